@@ -1,0 +1,5 @@
+//go:build unix && !linux && !race
+
+package cpu
+
+func adviseHugePages([]byte) {}

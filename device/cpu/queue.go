@@ -1,0 +1,89 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/lethe-go/lethe/device"
+)
+
+// float is the type of an element that kernels compute with.
+type float interface{ float32 | float64 }
+
+// queue implements device.Queue: every kernel has finished when its method
+// returns. The argument blocks of kernels live here, one set per element type,
+// so that a warm kernel allocates nothing.
+type queue struct {
+	device.Kernels // TEMPORARY: until every kernel exists
+	dev            *Device
+	err            error // first error since Sync
+	f32            tasks[float32]
+	f64            tasks[float64]
+
+	scratch []*buffer // one per worker, grown by reserve
+}
+
+// tasks holds the argument block of every kernel for one element type.
+type tasks[T float] struct {
+	gemmTasks[T]
+	attentionTasks[T]
+	vectorTasks[T]
+}
+
+func newQueue(d *Device) *queue {
+	return &queue{dev: d, scratch: make([]*buffer, d.pool.workers)}
+}
+
+// Sync returns the first error since the last call.
+func (q *queue) Sync() error {
+	err := q.err
+	q.err = nil
+	return err
+}
+
+// Close frees the scratch memory.
+func (q *queue) Close() error {
+	for i, b := range q.scratch {
+		if b != nil {
+			b.Free()
+			q.scratch[i] = nil
+		}
+	}
+	return nil
+}
+
+// fail keeps the first error.
+func (q *queue) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// run is the parallel loop of a kernel.
+func (q *queue) run(n int, t task) { q.dev.pool.run(n, t) }
+
+// reserve makes sure that every worker has bytes of scratch. Kernels call it
+// before they start tasks that use worker scratch.
+func (q *queue) reserve(bytes int64) {
+	for i, b := range q.scratch {
+		if b != nil && b.size >= bytes {
+			continue
+		}
+		if b != nil {
+			b.Free()
+		}
+		b, err := allocate(bytes)
+		if err != nil {
+			panic("cpu: out of memory for kernel scratch")
+		}
+		q.scratch[i] = b
+	}
+}
+
+// workspace is the scratch of one worker as elements of T.
+func workspace[T float](q *queue, worker int) []T {
+	b := q.scratch[worker]
+	return unsafe.Slice((*T)(b.base), int(b.size)/int(unsafe.Sizeof(*new(T))))
+}
+
+// elements returns all elements of a contiguous tensor.
+func elements[T device.Number](t device.Tensor) []T { return device.Elements[T](t) }
