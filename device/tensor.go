@@ -186,6 +186,9 @@ func (t Tensor) Broadcast(shape ...int) Tensor {
 	return r
 }
 
+// BroadcastTo is Broadcast to the shape of another tensor.
+func (t Tensor) BroadcastTo(like Tensor) Tensor { return t.Broadcast(like.dims[:like.rank]...) }
+
 // WithRows returns t narrowed, or widened up to its buffer, to n rows. It is
 // how the executor sets the live count of a dynamic tensor.
 func (t Tensor) WithRows(n int) Tensor {

@@ -1,0 +1,291 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/philox"
+)
+
+// Store owns parameters and persistent state by fully qualified name: their
+// specs, their initial values and their buffers. Several Programs bind to one
+// Store; they share its variables and its arena, and so run one at a time.
+type Store struct {
+	dev    device.Device
+	seed   uint64
+	layout Layout
+
+	mu        sync.Mutex
+	variables []*Variable // in order of declaration
+	byName    map[string]*Variable
+	arena     device.Buffer
+}
+
+// Layout places parameters on ranks.
+type Layout interface {
+	// Place returns the shape of this rank's part of a parameter and where the
+	// part begins in the whole.
+	Place(name string, global []int) (shape, offset []int)
+}
+
+// StoreOptions of a Store; the zero value works.
+type StoreOptions struct {
+	// Seed of every random number: initial values and dropout.
+	Seed uint64
+	// Layout of parameters over ranks; nil keeps them whole.
+	Layout Layout
+}
+
+// NewStore returns an empty Store on a device. Nothing is allocated until a
+// Machine is made, so models of any size can be built and planned.
+func NewStore(dev device.Device, o StoreOptions) *Store {
+	return &Store{dev: dev, seed: o.Seed, layout: o.Layout, byName: map[string]*Variable{}}
+}
+
+// Device that the Store's buffers live on.
+func (s *Store) Device() device.Device { return s.dev }
+
+// Seed of every random number drawn for this Store.
+func (s *Store) Seed() uint64 { return s.seed }
+
+// VariableKind tells parameters from other state.
+type VariableKind uint8
+
+const (
+	// Parameter is trained.
+	Parameter VariableKind = iota
+	// State persists but is not trained: moments, counters, averages, caches.
+	State
+	// Scratch persists between the Programs of one step and belongs to no saved
+	// state: gradients.
+	Scratch
+)
+
+func (k VariableKind) String() string { return [...]string{"parameter", "state", "scratch"}[k] }
+
+// Variable is a parameter or a persistent state.
+type Variable struct {
+	Name string
+	Kind VariableKind
+	Spec device.Spec // of this rank's part
+	Init Initializer
+	// Global is the shape of the whole, and Offset where this rank's part begins.
+	Global, Offset []int
+
+	tensor device.Tensor
+}
+
+// Tensor is the variable's memory, the zero Tensor before Allocate.
+func (v *Variable) Tensor() device.Tensor { return v.tensor }
+
+// Initializer gives the first value of a variable.
+type Initializer interface {
+	// Initialize fills dst; draw identifies the variable's random numbers.
+	Initialize(k device.Kernels, dst device.Tensor, draw device.Draw)
+}
+
+// Constant fills with one value.
+type Constant float64
+
+func (c Constant) Initialize(k device.Kernels, dst device.Tensor, _ device.Draw) {
+	k.Fill(dst, float64(c))
+}
+
+// Zeros is the initial value of moments, gradients and counters.
+const Zeros = Constant(0)
+
+// Normal draws from a normal distribution.
+type Normal struct{ Mean, Std float64 }
+
+func (n Normal) Initialize(k device.Kernels, dst device.Tensor, draw device.Draw) {
+	k.Random(dst, device.Distribution{Kind: device.Normal, Mean: n.Mean, Std: n.Std}, draw)
+}
+
+// TruncatedNormal draws from a normal distribution cut at Low and High, as
+// torch.nn.init.trunc_normal_ does.
+type TruncatedNormal struct{ Mean, Std, Low, High float64 }
+
+func (n TruncatedNormal) Initialize(k device.Kernels, dst device.Tensor, draw device.Draw) {
+	k.Random(dst, device.Distribution{Kind: device.TruncatedNormal, Mean: n.Mean, Std: n.Std, Low: n.Low, High: n.High}, draw)
+}
+
+// Uniform draws from [Low, High).
+type Uniform struct{ Low, High float64 }
+
+func (u Uniform) Initialize(k device.Kernels, dst device.Tensor, draw device.Draw) {
+	k.Random(dst, device.Distribution{Kind: device.Uniform, Low: u.Low, High: u.High}, draw)
+}
+
+// declare returns the variable of that name, or makes it.
+func (s *Store) declare(name string, kind VariableKind, d device.DType, global []int, init Initializer) (*Variable, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.byName[name]; v != nil {
+		if v.Kind != kind || v.Spec.DType != d || !slices.Equal(v.Global, global) {
+			return nil, fmt.Errorf("%q is a %v %v%v in the store: wanted a %v %v%v", name, v.Kind, v.Spec.DType, v.Global, kind, d, global)
+		}
+		return v, nil
+	}
+	v := &Variable{Name: name, Kind: kind, Spec: device.NewSpec(d, global...), Init: init,
+		Global: slices.Clone(global), Offset: make([]int, len(global))}
+	if err := v.Spec.Validate(); err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	if s.layout != nil && kind == Parameter {
+		shape, offset := s.layout.Place(name, global)
+		v.Spec, v.Offset = device.NewSpec(d, shape...), offset
+	}
+	s.variables = append(s.variables, v)
+	s.byName[name] = v
+	return v, nil
+}
+
+// Variables returns all variables in the order they were declared.
+func (s *Store) Variables() []*Variable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.variables)
+}
+
+// Variable returns the variable of that name, or nil.
+func (s *Store) Variable(name string) *Variable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name]
+}
+
+// Bytes is the size of all variables, allocated or not.
+func (s *Store) Bytes() int64 {
+	var sum int64
+	for _, v := range s.Variables() {
+		sum += v.Spec.Bytes()
+	}
+	return sum
+}
+
+// Allocate gives every variable that has none its memory and initial value.
+// Machines call it; calling it earlier lets values be set before the first run.
+func (s *Store) Allocate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.dev.NewQueue()
+	defer q.Close()
+	for _, v := range s.variables {
+		if !v.tensor.IsZero() {
+			continue
+		}
+		b, err := s.dev.Alloc(v.Spec.Place, v.Spec.Bytes())
+		if err != nil {
+			return fmt.Errorf("graph: %s %q of %d bytes: %w", v.Kind, v.Name, v.Spec.Bytes(), err)
+		}
+		v.tensor = device.NewTensor(b, 0, v.Spec.DType, v.Spec.Shape...)
+		v.Init.Initialize(q, v.tensor, v.draw(s.seed))
+	}
+	if err := q.Sync(); err != nil {
+		return fmt.Errorf("graph: initial values: %w", err)
+	}
+	return nil
+}
+
+// draw identifies the initial values: the element's index in the whole.
+func (v *Variable) draw(seed uint64) device.Draw {
+	d := device.WholeDraw(philox.Key(seed, v.Name, 0), v.Global...)
+	copy(d.Offset[:], v.Offset)
+	return d
+}
+
+// reserveArena returns the shared arena, grown to at least the given size.
+// Growing replaces it, so it happens only while Machines are made.
+func (s *Store) reserveArena(bytes int64) (device.Buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.arena != nil && s.arena.Size() >= bytes {
+		return s.arena, nil
+	}
+	b, err := s.dev.Alloc(device.OnDevice, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("graph: arena of %d bytes: %w", bytes, err)
+	}
+	if s.arena != nil {
+		s.arena.Free()
+	}
+	s.arena = b
+	return b, nil
+}
+
+// Close frees all memory of the Store. Machines over it may not run any more.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.variables {
+		if !v.tensor.IsZero() {
+			v.tensor.Buffer().Free()
+			v.tensor = device.Tensor{}
+		}
+	}
+	if s.arena != nil {
+		s.arena.Free()
+		s.arena = nil
+	}
+	return nil
+}
+
+// Parameter declares a trained value under b's scope, with the shape of the
+// whole; the Store's Layout says which part of it this rank holds.
+func (b *Builder) Parameter(name string, d device.DType, init Initializer, shape ...int) Value {
+	return b.variable(name, Parameter, d, init, shape)
+}
+
+// State declares a persistent value that is not trained.
+func (b *Builder) State(name string, d device.DType, init Initializer, shape ...int) Value {
+	return b.variable(name, State, d, init, shape)
+}
+
+// Scratch declares a value that persists between the Programs of a step.
+func (b *Builder) Scratch(name string, d device.DType, shape ...int) Value {
+	return b.variable(name, Scratch, d, Zeros, shape)
+}
+
+func (b *Builder) variable(name string, kind VariableKind, d device.DType, init Initializer, shape []int) Value {
+	full := join(b.scope, name)
+	if v, bad := b.poisoned(full, nil); bad {
+		return v
+	}
+	variable, err := b.core.store.declare(full, kind, d, shape, init)
+	if err != nil {
+		return b.Fail("%v", err)
+	}
+	return b.Variable(variable)
+}
+
+// Variable returns the Value that stands for a variable of the Store.
+func (b *Builder) Variable(v *Variable) Value {
+	if w, bad := b.poisoned(v.Name, nil); bad {
+		return w
+	}
+	out := (&Builder{core: b.core, scope: ""}).leaf(v.Name, v.Spec)
+	if out.node == nil {
+		return out
+	}
+	m := b.core.metas[out.node.ID()]
+	if m.input {
+		return b.Fail("%q is both an input and a %v", v.Name, v.Kind)
+	}
+	m.binding = v
+	m.region = nil
+	return out
+}
+
+// Parameters returns the parameters that this graph uses, in the order in which
+// they were first used.
+func (b *Builder) Parameters() []Value {
+	var out []Value
+	for _, n := range b.core.g.AllNodes() {
+		if m := b.core.metas[n.ID()]; m != nil && m.binding != nil && m.binding.Kind == Parameter {
+			out = append(out, Value{b.core, n})
+		}
+	}
+	return out
+}
