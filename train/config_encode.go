@@ -1,0 +1,49 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// ConfigFile is the name under which a run keeps its whole config in its dump
+// folder.
+const ConfigFile = "config.toml"
+
+// TOML writes every key, in the order of the structs: equal configs give equal
+// bytes, and [ParseConfig] reads them back. An optional number that is not set
+// is left out.
+func (c Config) TOML() ([]byte, error) {
+	var b bytes.Buffer
+	e := toml.NewEncoder(&b)
+	e.SetIndentTables(false)
+	if err := e.Encode(c); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Hash identifies the numbers a config trains: two configs with the same hash
+// give the same loss, gradients and parameters at every step (on one kernel
+// level). Where a run writes, how often it reports, saves and validates, its
+// threads and its activation checkpointing do not count.
+func (c Config) Hash() (string, error) {
+	counted := Config{
+		Model:       c.Model,
+		Training:    c.Training,
+		Optimizer:   c.Optimizer,
+		LRScheduler: c.LRScheduler,
+	}
+	counted.Training.Threads = 0
+	if counted.Training.GlobalBatchSize == 0 {
+		counted.Training.GlobalBatchSize = c.Training.LocalBatchSize
+	}
+	text, err := counted.TOML()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,175 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// What Config accepts by name. Names of models, flavors and datasets are
+// checked where they are registered: a user's program may add its own.
+var (
+	dtypeNames     = []string{"float32", "float64"}
+	optimizerNames = []string{"AdamW"}
+	decayNames     = []string{"linear", "sqrt", "cosine"}
+	modeNames      = []string{"none", "full", "selective"}
+)
+
+// Validate reports every impossible value, each with its key, the value, the
+// rule and what to write instead.
+func (c Config) Validate() error {
+	v := validator{}
+	v.nonEmpty("job.dump_folder", c.Job.DumpFolder, "name the folder the run writes to")
+	v.nonEmpty("model.name", c.Model.Name, `name a model, such as "llama3"`)
+	v.nonEmpty("model.flavor", c.Model.Flavor, `name a flavor of the model, such as "debugmodel"`)
+	v.training(c.Training)
+	v.optimizer(c.Optimizer)
+	v.schedule(c.LRScheduler)
+	v.checkpoint(c.ActivationCheckpoint)
+	if c.State.Enable {
+		v.nonEmpty("state.folder", c.State.Folder, `name a folder, such as "state"`)
+		v.atLeast("state.interval", c.State.Interval, 1, "set the steps between two saves, or state.enable=false")
+		v.atLeast("state.keep_latest_k", c.State.KeepLatestK, 0, "set 0 to keep every state")
+	}
+	v.atLeast("metrics.log_freq", c.Metrics.LogFreq, 1, "set the steps between two log lines")
+	if c.Validation.Enable {
+		v.atLeast("validation.freq", c.Validation.Freq, 1, "set the steps between two measurements, or validation.enable=false")
+		if s := c.Validation.Steps; s < 1 && s != -1 {
+			v.fail("validation.steps", s, "must be at least 1, or -1", "set -1 to measure all held-out data")
+		}
+	}
+	return errors.Join(v.errs...)
+}
+
+type validator struct{ errs []error }
+
+func (v *validator) training(c TrainingConfig) {
+	if len(c.Dataset) == 0 {
+		v.fail("training.dataset", "[]", "must not be empty", "name a built-in dataset or give paths of text files")
+	}
+	v.entries("training.dataset", c.Dataset)
+	before := len(v.errs)
+	v.atLeast("training.seq_len", c.SeqLen, 1, "set the tokens of one sequence, such as 256")
+	v.atLeast("training.local_batch_size", c.LocalBatchSize, 1, "set the sequences of one microbatch, such as 8")
+	shaped := len(v.errs) == before
+	// Kernels count rows of a microbatch in 32 bits.
+	if shaped && c.SeqLen > math.MaxInt32/c.LocalBatchSize {
+		v.fail("training.seq_len", fmt.Sprintf("%d × local_batch_size %d", c.SeqLen, c.LocalBatchSize),
+			fmt.Sprintf("a microbatch must have at most %d tokens", math.MaxInt32), "lower one of them and accumulate with training.global_batch_size")
+	}
+	switch g := c.GlobalBatchSize; {
+	case g < 0:
+		v.fail("training.global_batch_size", g, "must not be negative", "set 0 for one microbatch a step")
+	case c.LocalBatchSize >= 1 && g%c.LocalBatchSize != 0:
+		down := g / c.LocalBatchSize * c.LocalBatchSize
+		fix := fmt.Sprint("set ", down+c.LocalBatchSize)
+		if down > 0 {
+			fix = fmt.Sprintf("set %d or %d", down, down+c.LocalBatchSize)
+		}
+		v.fail("training.global_batch_size", g, fmt.Sprintf("must be a multiple of training.local_batch_size %d", c.LocalBatchSize), fix)
+	}
+	v.atLeast("training.steps", c.Steps, 1, "set the number of optimizer steps")
+	v.notNegative("training.max_norm", c.MaxNorm, "set 0 to turn clipping off")
+	v.oneOf("training.dtype", c.DType, dtypeNames)
+	v.atLeast("training.threads", c.Threads, 0, "set 0 for one thread a CPU")
+	if c.Seed < 0 {
+		v.fail("training.seed", c.Seed, "must not be negative", "set 0 or more")
+	}
+}
+
+func (v *validator) optimizer(c OptimizerConfig) {
+	v.oneOf("optimizer.name", c.Name, optimizerNames)
+	v.positive("optimizer.lr", c.LR, "set a learning rate such as 8e-4")
+	v.within("optimizer.beta1", c.Beta1, false, "set a decay such as 0.9")
+	v.within("optimizer.beta2", c.Beta2, false, "set a decay such as 0.95")
+	v.positive("optimizer.eps", c.Eps, "set a small number such as 1e-8")
+	v.notNegative("optimizer.weight_decay", c.WeightDecay, "set 0 for no decay")
+}
+
+func (v *validator) schedule(c LRSchedulerConfig) {
+	v.atLeast("lr_scheduler.warmup_steps", c.WarmupSteps, 0, "set 0 for no warmup")
+	if c.DecayRatio != nil {
+		v.within("lr_scheduler.decay_ratio", *c.DecayRatio, true, "set the fraction of steps that decays, such as 0.8")
+	}
+	v.oneOf("lr_scheduler.decay_type", c.DecayType, decayNames)
+	v.within("lr_scheduler.min_lr_factor", c.MinLRFactor, true, "set the factor at the last step, such as 0.1")
+}
+
+func (v *validator) checkpoint(c ActivationCheckpointConfig) {
+	v.oneOf("activation_checkpoint.mode", c.Mode, modeNames)
+	v.entries("activation_checkpoint.save", c.Save)
+	v.entries("activation_checkpoint.rerun", c.Rerun)
+	v.entries("activation_checkpoint.force_recompute", c.ForceRecompute)
+	for _, name := range c.Save {
+		if name != "" && slices.Contains(c.Rerun, name) {
+			v.fail("activation_checkpoint.save", quote(name), "must not also be in activation_checkpoint.rerun", "remove it from one of the two")
+		}
+	}
+}
+
+// fail records that key has an impossible value.
+func (v *validator) fail(key string, value any, rule, fix string) {
+	v.errs = append(v.errs, fmt.Errorf("train: config: %s: %s: %v; %s", key, rule, value, fix))
+}
+
+func (v *validator) nonEmpty(key, value, fix string) {
+	if value == "" {
+		v.fail(key, `""`, "must not be empty", fix)
+	}
+}
+
+func (v *validator) entries(key string, list StringList) {
+	if slices.Contains(list, "") {
+		v.fail(key, quote(list...), "must not hold an empty string", "remove it")
+	}
+}
+
+func (v *validator) atLeast(key string, value, least int, fix string) {
+	if value < least {
+		v.fail(key, value, fmt.Sprintf("must be at least %d", least), fix)
+	}
+}
+
+// The comparisons are written so that NaN fails them.
+
+func (v *validator) positive(key string, value float64, fix string) {
+	if !(value > 0 && value <= math.MaxFloat64) {
+		v.fail(key, value, "must be positive and finite", fix)
+	}
+}
+
+func (v *validator) notNegative(key string, value float64, fix string) {
+	if !(value >= 0 && value <= math.MaxFloat64) {
+		v.fail(key, value, "must be 0 or more and finite", fix)
+	}
+}
+
+func (v *validator) within(key string, value float64, closed bool, fix string) {
+	switch {
+	case closed && !(value >= 0 && value <= 1):
+		v.fail(key, value, "must be within [0, 1]", fix)
+	case !closed && !(value >= 0 && value < 1):
+		v.fail(key, value, "must be within [0, 1)", fix)
+	}
+}
+
+func (v *validator) oneOf(key, value string, known []string) {
+	if slices.Contains(known, value) {
+		return
+	}
+	fix := "known are " + quote(known...)
+	if name, ok := nearest(value, known); ok {
+		fix += fmt.Sprintf("; did you mean %q?", name)
+	}
+	v.fail(key, quote(value), "unknown name", fix)
+}
+
+func quote(names ...string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(quoted, ", ")
+}
