@@ -168,7 +168,8 @@ func (l *Loader) load(ctx context.Context) error {
 	if l.loaded {
 		return nil
 	}
-	for range l.source.Len() + 1 {
+	// Two epochs in a row hold a whole one, wherever the position is in the first.
+	for range 2 * l.source.Len() {
 		if p := l.options.Passes; p > 0 && l.position.epoch >= int64(p) {
 			return io.EOF
 		}

@@ -1,6 +1,8 @@
 package corpus
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -60,12 +62,21 @@ func TestLookupUnknown(t *testing.T) {
 }
 
 func FuzzUnpack(f *testing.F) {
-	f.Add(mobyDick)
+	var small bytes.Buffer
+	z := gzip.NewWriter(&small)
+	if _, err := z.Write([]byte("one\ftwo\n\f")); err != nil {
+		f.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(small.Bytes())
+	f.Add(small.Bytes()[:small.Len()-3])
 	f.Add(mobyDick[:1000])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, compressed []byte) {
-		if documents, err := unpack("fuzz", compressed); err == nil && len(documents) == 0 {
-			t.Error("no documents and no error")
+		if documents, err := unpack("fuzz", compressed); (err == nil) == (len(documents) == 0) {
+			t.Errorf("%d documents and error %v", len(documents), err)
 		}
 	})
 }
