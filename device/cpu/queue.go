@@ -18,8 +18,10 @@ type queue struct {
 	err            error // first error since Sync
 	f32            tasks[float32]
 	f64            tasks[float64]
+	bytes          byteTasks
 
-	scratch []*buffer // one per worker, grown by reserve
+	scratch  []*buffer // one per worker, grown by reserve
+	partials *buffer   // of sums, grown by reservePartials
 }
 
 // tasks holds the argument block of every kernel for one element type.
@@ -48,6 +50,10 @@ func (q *queue) Close() error {
 			q.scratch[i] = nil
 		}
 	}
+	if q.partials != nil {
+		q.partials.Free()
+		q.partials = nil
+	}
 	return nil
 }
 
@@ -64,18 +70,30 @@ func (q *queue) run(n int, t task) { q.dev.pool.run(n, t) }
 // reserve makes sure that every worker has bytes of scratch. Kernels call it
 // before they start tasks that use worker scratch.
 func (q *queue) reserve(bytes int64) {
-	for i, b := range q.scratch {
-		if b != nil && b.size >= bytes {
-			continue
-		}
-		if b != nil {
-			b.Free()
-		}
-		b, err := allocate(bytes)
-		if err != nil {
-			panic("cpu: out of memory for kernel scratch")
-		}
-		q.scratch[i] = b
+	for i := range q.scratch {
+		grow(&q.scratch[i], bytes)
+	}
+}
+
+// reservePartials returns n numbers that the tasks of one kernel share.
+func (q *queue) reservePartials(n int) []float64 {
+	if n == 0 {
+		return nil
+	}
+	grow(&q.partials, int64(n)*8)
+	return slice[float64](q.partials.base, 0, n)
+}
+
+func grow(b **buffer, bytes int64) {
+	if *b != nil && (*b).size >= bytes {
+		return
+	}
+	if *b != nil {
+		(*b).Free()
+	}
+	var err error
+	if *b, err = allocate(bytes); err != nil {
+		panic("cpu: out of memory for kernel scratch")
 	}
 }
 
