@@ -201,7 +201,7 @@ func (s *sweep) total(n *gorgonia.Node, i int) Value {
 	}
 	sum := list[i][0]
 	for _, g := range list[i][1:] {
-		sum = at(sum).Apply(add{}, sum, g)
+		sum = At(sum).Apply(add{}, sum, g)
 	}
 	list[i] = []Value{sum}
 	return sum

@@ -29,8 +29,22 @@ func (f full) Run(x *Exec, out, _ []device.Tensor) error {
 	return nil
 }
 
+// IsOne reports whether v is the constant scalar 1, which is what the gradient of
+// a loss begins with.
+func IsOne(v Value) bool {
+	if v.node == nil {
+		return false
+	}
+	a, ok := v.node.Op().(*applied)
+	if !ok {
+		return false
+	}
+	f, ok := a.op.(full)
+	return ok && f.value == 1 && len(f.spec.Shape) == 0
+}
+
 // Add returns the elementwise sum of two values of equal shape and dtype.
-func Add(a, b Value) Value { return at(a).Apply(add{}, a, b) }
+func Add(a, b Value) Value { return At(a).Apply(add{}, a, b) }
 
 type add struct{ Pure }
 
@@ -48,7 +62,7 @@ func (add) Gradient(_ *Builder, _, _, grad []Value) []Value { return []Value{gra
 // Reshape returns v's elements under another shape, as a view. The first extent
 // may be -1: it is then what is left. Dynamic rows can only be reshaped behind
 // the first extent.
-func Reshape(v Value, shape ...int) Value { return at(v).Apply(reshape{shape: slices.Clone(shape)}, v) }
+func Reshape(v Value, shape ...int) Value { return At(v).Apply(reshape{shape: slices.Clone(shape)}, v) }
 
 type reshape struct {
 	Pure
@@ -100,7 +114,7 @@ func (reshape) Gradient(_ *Builder, in, _, grad []Value) []Value {
 }
 
 // Sum returns the scalar sum of all elements.
-func Sum(v Value) Value { return at(v).Apply(sum{}, v) }
+func Sum(v Value) Value { return At(v).Apply(sum{}, v) }
 
 type sum struct{ Pure }
 
@@ -137,10 +151,10 @@ func (e expand) Run(x *Exec, out, in []device.Tensor) error {
 }
 func (expand) Gradient(_ *Builder, _, _, grad []Value) []Value { return []Value{Sum(grad[0])} }
 
-// at returns a Builder in whose scope an op on v belongs: that of the gradient
+// At returns a Builder in whose scope an op on v belongs: that of the gradient
 // being built, that of the region being built if v comes from outside of it, or
-// else v's own.
-func at(v Value) *Builder {
+// else v's own. Functions that take only Values apply their ops with it.
+func At(v Value) *Builder {
 	c := v.core
 	if c == nil {
 		return &Builder{core: &core{err: errAbsent}}

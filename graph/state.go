@@ -30,6 +30,8 @@ func (b *Builder) mutate(op Op, state, v Value) Value {
 	}
 	if m := b.core.metas[state.node.ID()]; m == nil || m.binding == nil {
 		return b.Fail("%s: %s is not a parameter or state", op.Kind(), state.Name())
+	} else if m.binding.Kind == Fixed {
+		return b.Fail("%s: %s is a constant", op.Kind(), state.Name())
 	}
 	return b.Apply(op, state, v)
 }

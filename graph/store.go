@@ -61,9 +61,14 @@ const (
 	// Scratch persists between the Programs of one step and belongs to no saved
 	// state: gradients.
 	Scratch
+	// Fixed is computed once and never changes: tables of angles, masks. It
+	// belongs to no saved state.
+	Fixed
 )
 
-func (k VariableKind) String() string { return [...]string{"parameter", "state", "scratch"}[k] }
+func (k VariableKind) String() string {
+	return [...]string{"parameter", "state", "scratch", "constant"}[k]
+}
 
 // Variable is a parameter or a persistent state.
 type Variable struct {
@@ -117,6 +122,13 @@ type Uniform struct{ Low, High float64 }
 func (u Uniform) Initialize(k device.Kernels, dst device.Tensor, draw device.Draw) {
 	k.Random(dst, device.Distribution{Kind: device.Uniform, Low: u.Low, High: u.High}, draw)
 }
+
+// Computed writes values that Go code computes to a contiguous tensor in memory
+// the host can reach, of the variable's dtype and shape. The Store brings them to
+// the device.
+type Computed func(host device.Tensor)
+
+func (c Computed) Initialize(_ device.Kernels, dst device.Tensor, _ device.Draw) { c(dst) }
 
 // declare returns the variable of that name, or makes it.
 func (s *Store) declare(name string, kind VariableKind, d device.DType, global []int, init Initializer) (*Variable, error) {
@@ -172,6 +184,12 @@ func (s *Store) Allocate() error {
 	defer s.mu.Unlock()
 	q := s.dev.NewQueue()
 	defer q.Close()
+	var staged []device.Buffer
+	defer func() {
+		for _, b := range staged {
+			b.Free()
+		}
+	}()
 	for _, v := range s.variables {
 		if !v.tensor.IsZero() {
 			continue
@@ -181,12 +199,36 @@ func (s *Store) Allocate() error {
 			return fmt.Errorf("graph: %s %q of %d bytes: %w", v.Kind, v.Name, v.Spec.Bytes(), err)
 		}
 		v.tensor = device.NewTensor(b, 0, v.Spec.DType, v.Spec.Shape...)
-		v.Init.Initialize(q, v.tensor, v.draw(s.seed))
+		host, err := s.initialize(q, v)
+		if err != nil {
+			return err
+		}
+		if host != nil {
+			staged = append(staged, host)
+		}
 	}
 	if err := q.Sync(); err != nil {
 		return fmt.Errorf("graph: initial values: %w", err)
 	}
 	return nil
+}
+
+// initialize enqueues the initial value. It returns the host memory that must live
+// until then, or nil.
+func (s *Store) initialize(q device.Queue, v *Variable) (device.Buffer, error) {
+	c, ok := v.Init.(Computed)
+	if !ok || v.Spec.Place == device.OnHost || s.dev.HostAccessible() {
+		v.Init.Initialize(q, v.tensor, v.draw(s.seed))
+		return nil, nil
+	}
+	host, err := s.dev.Alloc(device.OnHost, v.Spec.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("graph: %s %q of %d bytes on the host: %w", v.Kind, v.Name, v.Spec.Bytes(), err)
+	}
+	values := device.NewTensor(host, 0, v.Spec.DType, v.Spec.Shape...)
+	c(values)
+	q.Copy(v.tensor, values)
+	return host, nil
 }
 
 // draw identifies the initial values: the element's index in the whole.
@@ -246,6 +288,13 @@ func (b *Builder) State(name string, d device.DType, init Initializer, shape ...
 // Scratch declares a value that persists between the Programs of a step.
 func (b *Builder) Scratch(name string, d device.DType, shape ...int) Value {
 	return b.variable(name, Scratch, d, Zeros, shape)
+}
+
+// Constant declares a value that is computed once, when memory is allocated, and
+// never changes. Its name must tell constants of different contents apart, since
+// graphs on one Store share them.
+func (b *Builder) Constant(name string, d device.DType, init Initializer, shape ...int) Value {
+	return b.variable(name, Fixed, d, init, shape)
 }
 
 func (b *Builder) variable(name string, kind VariableKind, d device.DType, init Initializer, shape []int) Value {
