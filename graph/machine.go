@@ -1,0 +1,305 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/lethe-go/lethe/device"
+)
+
+// Machine runs a Program. It allocates when it is made; a warm run of Lethe ops
+// allocates nothing on the Go heap. A Machine is used by one goroutine at a
+// time, and Machines over one Store run one at a time.
+type Machine struct {
+	program *Program
+	store   *Store
+	dev     device.Device
+	queue   device.Queue
+	lanes   map[Lane]*lane
+
+	arena   device.Buffer
+	steps   []boundStep
+	inputs  []*boundInput
+	outputs []*boundOutput
+	losses  []*boundOutput
+	counts  []int // live rows, by device.Rows
+
+	tracer Tracer
+	watch  device.Tensor // counter of the NaN watch, or the zero Tensor
+}
+
+// RunOptions identify a run.
+type RunOptions struct {
+	// Step is the optimizer step, counted from 1; Microbatch counts from 0. They
+	// key random draws.
+	Step, Microbatch int
+}
+
+// ErrNonFinite is wrapped by the error of a run whose loss is NaN or infinite,
+// or in which the NaN watch found something.
+var ErrNonFinite = errors.New("not finite")
+
+// NewMachine allocates what p needs and the Store does not have yet.
+func NewMachine(p *Program) (*Machine, error) {
+	store := p.Graph.Store
+	if err := store.Allocate(); err != nil {
+		return nil, err
+	}
+	m := &Machine{program: p, store: store, dev: store.dev, queue: store.dev.NewQueue(), lanes: map[Lane]*lane{},
+		counts: make([]int, len(p.Graph.rows))}
+	for i, r := range p.Graph.rows {
+		m.counts[i] = r.bound
+	}
+	if _, err := store.reserveArena(p.ArenaBytes); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := m.bind(); err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.openLanes()
+	return m, nil
+}
+
+// Close stops the Machine's lanes and frees what is not the Store's.
+func (m *Machine) Close() error {
+	for _, l := range m.lanes {
+		l.close()
+	}
+	for _, in := range m.inputs {
+		in.staging.Buffer().Free()
+	}
+	for _, out := range m.outputs {
+		out.staging.Buffer().Free()
+	}
+	if !m.watch.IsZero() {
+		m.watch.Buffer().Free()
+	}
+	return m.queue.Close()
+}
+
+// Program that the Machine runs.
+func (m *Machine) Program() *Program { return m.program }
+
+// Trace makes the Machine tell t of every step; nil turns it off. A tracer sees
+// and times steps and cannot change results.
+func (m *Machine) Trace(t Tracer) { m.tracer = t }
+
+// Watch makes every run look for NaN and infinities in the results of each
+// step, and stop at the first node that makes one. It costs a pass over all results.
+func (m *Machine) Watch() error {
+	if !m.watch.IsZero() {
+		return nil
+	}
+	b, err := m.dev.Alloc(device.OnHost, 4)
+	if err != nil {
+		return err
+	}
+	m.watch = device.NewTensor(b, 0, device.Int32)
+	return nil
+}
+
+// Input returns the host memory that feeds an input; fill it before each Run.
+// For an input with dynamic rows use [Machine.SetRows] as well. It is the zero
+// Tensor if the program has no such input.
+func (m *Machine) Input(name string) device.Tensor {
+	for _, in := range m.inputs {
+		if in.node.Name == name {
+			return in.staging
+		}
+	}
+	return device.Tensor{}
+}
+
+// SetRows sets a live row count, at most its bound, for the next runs.
+func (m *Machine) SetRows(rows device.Rows, n int) error {
+	if rows <= 0 || int(rows) >= len(m.counts) {
+		return fmt.Errorf("graph: no row count %d in this program", rows)
+	}
+	if r := m.program.Graph.rows[rows]; n < 0 || n > r.bound {
+		return fmt.Errorf("graph: rows %q: %d is outside [0, %d]", r.name, n, r.bound)
+	}
+	m.counts[rows] = n
+	return nil
+}
+
+// Counts returns the live row counts of the last run.
+func (m *Machine) Counts() Counts {
+	c := Counts{}
+	for i := 1; i < len(m.counts); i++ {
+		c[device.Rows(i)] = m.counts[i]
+	}
+	return c
+}
+
+// Feed copies values into an input, checking their number.
+func Feed[T device.Number](m *Machine, name string, values []T) error {
+	t := m.Input(name)
+	if t.IsZero() {
+		return fmt.Errorf("graph: the program has no input %q", name)
+	}
+	if t.Len() != len(values) {
+		return fmt.Errorf("graph: input %q takes %d values, not %d", name, t.Len(), len(values))
+	}
+	copy(device.Elements[T](t), values)
+	return nil
+}
+
+// Output returns the host copy of an output, valid until the next Run. It is the
+// zero Tensor if the program has no such output.
+func (m *Machine) Output(name string) device.Tensor {
+	for _, out := range m.outputs {
+		if out.name == name {
+			return out.staging
+		}
+	}
+	return device.Tensor{}
+}
+
+// Scalar returns a scalar float output as float64, NaN if there is none.
+func (m *Machine) Scalar(name string) float64 {
+	t := m.Output(name)
+	switch {
+	case t.IsZero() || t.Len() != 1:
+	case t.DType() == device.Float32:
+		return float64(device.Elements[float32](t)[0])
+	case t.DType() == device.Float64:
+		return device.Elements[float64](t)[0]
+	}
+	return math.NaN()
+}
+
+// Run executes the program once. When the context ends it stops between two
+// steps and returns the context's error. A loss that is not finite is an error
+// that wraps ErrNonFinite; updates are then not made.
+func (m *Machine) Run(ctx context.Context, o RunOptions) error {
+	if m.arena != m.store.arena {
+		if err := m.bind(); err != nil {
+			return err
+		}
+	}
+	if err := m.run(ctx, o); err != nil {
+		m.drain()
+		m.queue.Sync() // forget what the failed run left behind
+		return err
+	}
+	return nil
+}
+
+func (m *Machine) run(ctx context.Context, o RunOptions) error {
+	m.event(0)
+	for _, in := range m.inputs {
+		if !in.device.IsZero() {
+			m.queue.Copy(in.live(m), in.host(m))
+		}
+	}
+	for i := range m.steps {
+		if i == m.program.commit {
+			if err := m.checkLosses(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		default:
+		}
+		if err := m.step(ctx, &m.steps[i], o); err != nil {
+			return err
+		}
+	}
+	m.event(len(m.steps) + 1)
+	if m.program.commit == len(m.steps) {
+		if err := m.checkLosses(); err != nil {
+			return err
+		}
+	}
+	for _, out := range m.outputs {
+		m.queue.Copy(out.host(m), out.source.tensor(m))
+	}
+	return m.queue.Sync()
+}
+
+// step runs one step, or hands it to its lane.
+func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
+	b.exec.Step, b.exec.Microbatch = uint32(o.Step), uint32(o.Microbatch)
+	m.event(b.step.Index)
+	switch {
+	case b.step.Kind == Wait:
+		return m.lanes[b.step.waits.Lane].wait(ctx, &m.steps[b.step.waits.Index-1])
+	case b.step.Lane != Compute:
+		if err := b.prepare(m); err != nil {
+			return err
+		}
+		m.lanes[b.step.Lane].enqueue(b)
+		return nil
+	}
+	if err := b.prepare(m); err != nil {
+		return err
+	}
+	if err := b.run(m.queue, m.dev.HostAccessible()); err != nil {
+		return err
+	}
+	if !m.watch.IsZero() {
+		return m.watchStep(b)
+	}
+	return nil
+}
+
+// checkLosses reads the losses and refuses what is not finite.
+func (m *Machine) checkLosses() error {
+	for _, l := range m.losses {
+		m.queue.Copy(l.host(m), l.source.tensor(m))
+	}
+	if err := m.queue.Sync(); err != nil {
+		return err
+	}
+	for _, l := range m.losses {
+		if v := m.Scalar(l.name); math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("graph: loss %q is %v: %w", l.name, v, ErrNonFinite)
+		}
+	}
+	return nil
+}
+
+// watchStep looks for NaN and infinities in what a step has written.
+func (m *Machine) watchStep(b *boundStep) error {
+	for i, t := range b.out {
+		if t.IsZero() || t.Len() == 0 || t.DType() != device.Float32 && t.DType() != device.Float64 || !t.Contiguous() {
+			continue
+		}
+		m.queue.Fill(m.watch, 0)
+		m.queue.CountNonFinite(m.watch, t)
+		if err := m.queue.Sync(); err != nil {
+			return err
+		}
+		if n := device.Elements[int32](m.watch)[0]; n > 0 {
+			return fmt.Errorf("graph: %s: output %d (%v) holds %d values that are NaN or infinite: %w (%s)",
+				b.step.Node.Name, i, t, n, ErrNonFinite, b.step.Node.Source)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) event(index int) {
+	if m.tracer == nil {
+		return
+	}
+	var s *Step
+	if index > 0 && index <= len(m.steps) {
+		s = m.steps[index-1].step
+	}
+	m.tracer.Begin(index, s)
+}
+
+// Tracer is told of every step before it begins, on the goroutine that calls
+// Run.
+type Tracer interface {
+	// Begin is called with the index of a step and the step, which is nil for
+	// index 0, the feeding of inputs, and for the reading of outputs behind the
+	// last step.
+	Begin(index int, step *Step)
+}

@@ -1,0 +1,199 @@
+package graph
+
+import (
+	"fmt"
+)
+
+// Program is a graph compiled under a plan: a schedule of steps, and a place for
+// every value in one arena. It holds no memory and can be made for a model of
+// any size; a Machine runs it.
+type Program struct {
+	Graph *Graph
+	Plan  *Plan
+	Steps []*Step
+	// Storages are the pieces of the arena, in the order of their birth.
+	Storages []*Storage
+	// ArenaBytes is the size of the arena, at the bounds of dynamic rows.
+	ArenaBytes int64
+
+	commit int // index in Steps of the first commit step
+}
+
+// CompileOptions of a Program; the zero value works.
+type CompileOptions struct {
+	// Plan says what is saved and what is rerun; nil saves everything.
+	Plan *Plan
+}
+
+// Compile schedules a finished graph under a plan and places its values.
+func Compile(g *Graph, o CompileOptions) (*Program, error) {
+	if o.Plan == nil {
+		o.Plan = SaveAll(g)
+	}
+	if err := o.Plan.check(g); err != nil {
+		return nil, err
+	}
+	s, err := newScheduler(g, o.Plan, g.Store.dev.Workers())
+	if err != nil {
+		return nil, err
+	}
+	s.finish()
+	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages}
+	p.commit = len(p.Steps)
+	for i, step := range p.Steps {
+		if step.Node.Commit {
+			p.commit = i
+			break
+		}
+	}
+	p.ArenaBytes = place(p.Storages, p.peak(nil))
+	return p, nil
+}
+
+// Memory is what a run of a Program needs, in bytes.
+type Memory struct {
+	// Persistent is the size of the Store's variables that the program touches.
+	Persistent int64
+	// Peak is the most that lives in the arena at one time, to the byte.
+	Peak int64
+	// Saved is what is carried over from forward to backward.
+	Saved int64
+	// Arena is the size of the arena: Peak and what placement loses.
+	Arena int64
+}
+
+// Total is what the device must have: persistent memory and the arena.
+func (m Memory) Total() int64 { return m.Persistent + m.Arena }
+
+// Memory is exact for the given live row counts.
+func (p *Program) Memory(counts Counts) Memory {
+	m := Memory{Arena: p.ArenaBytes, Peak: p.peak(counts)}
+	seen := map[*Variable]bool{}
+	touch := func(v *Variable) {
+		if v != nil && !seen[v] {
+			seen[v] = true
+			m.Persistent += v.Spec.Bytes()
+		}
+	}
+	for _, step := range p.Steps {
+		for _, o := range step.in {
+			touch(o.variable)
+		}
+		for _, st := range step.out {
+			if st != nil {
+				touch(st.placed)
+			}
+		}
+	}
+	for _, st := range p.Storages {
+		if st.Saved {
+			m.Saved += st.bytesAt(counts)
+		}
+	}
+	return m
+}
+
+// Bound is the memory with every dynamic row count at its bound.
+func (p *Program) Bound() Memory { return p.Memory(nil) }
+
+// LiveBytes gives, for every step from the feeding of inputs (0) to the reading
+// of outputs, the bytes that live in the arena.
+func (p *Program) LiveBytes(counts Counts) []int64 {
+	change := make([]int64, len(p.Steps)+3)
+	for _, st := range p.Storages {
+		n := st.bytesAt(counts)
+		change[st.Begin] += n
+		change[st.End+1] -= n
+	}
+	var live int64
+	for i, d := range change {
+		live += d
+		change[i] = live
+	}
+	return change[:len(p.Steps)+2]
+}
+
+func (p *Program) peak(counts Counts) int64 {
+	var peak int64
+	for _, n := range p.LiveBytes(counts) {
+		peak = max(peak, n)
+	}
+	return peak
+}
+
+// Cost sums the cost of all steps for which the filter holds.
+func (p *Program) Cost(filter func(*Step) bool) Cost {
+	var sum Cost
+	for _, s := range p.Steps {
+		if s.Kind != Wait && filter(s) {
+			sum = sum.Add(s.Node.Cost)
+		}
+	}
+	return sum
+}
+
+// ForwardFLOPs are the FLOPs executed by first runs of forward nodes.
+func (p *Program) ForwardFLOPs() float64 {
+	return p.Cost(func(s *Step) bool { return !s.Backward() }).ExecutedFLOPs
+}
+
+// BackwardFLOPs are the FLOPs executed after forward, reruns included.
+func (p *Program) BackwardFLOPs() float64 { return p.Cost((*Step).Backward).ExecutedFLOPs }
+
+// RecomputedFLOPs are the FLOPs of reruns.
+func (p *Program) RecomputedFLOPs() float64 {
+	return p.Cost(func(s *Step) bool { return s.Kind == Recompute }).ExecutedFLOPs
+}
+
+// ModelFLOPs are the FLOPs that the model's definition asks for.
+func (p *Program) ModelFLOPs() float64 {
+	return p.Cost(func(s *Step) bool { return s.Kind == Run }).ModelFLOPs
+}
+
+// ExecutedFLOPs are the FLOPs of all steps.
+func (p *Program) ExecutedFLOPs() float64 {
+	return p.Cost(func(*Step) bool { return true }).ExecutedFLOPs
+}
+
+// Reruns returns the nodes that run twice, in the order of their second run.
+func (p *Program) Reruns() []*Node {
+	var out []*Node
+	for _, s := range p.Steps {
+		if s.Kind == Recompute {
+			out = append(out, s.Node)
+		}
+	}
+	return out
+}
+
+// HostSyncs counts the steps at which the host waits for the device.
+func (p *Program) HostSyncs() int {
+	n := 0
+	for _, s := range p.Steps {
+		if s.Node.Effects.Has(HostSync) && s.Kind != Wait {
+			n++
+		}
+	}
+	return n
+}
+
+// Saved returns the storages that carry forward values over to backward.
+func (p *Program) Saved() []*Storage {
+	var out []*Storage
+	for _, st := range p.Storages {
+		if st.Saved {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// output returns the spec and operand of a declared output.
+func (p *Program) output(name string) (Result, error) {
+	for _, o := range p.Graph.Outputs {
+		if o.Name == name {
+			return o, nil
+		}
+	}
+	return Result{}, fmt.Errorf("graph: no output %q", name)
+}

@@ -1,0 +1,281 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// StepKind says why a step is in the schedule.
+type StepKind uint8
+
+const (
+	// Run is a node's one regular run.
+	Run StepKind = iota
+	// Recompute is a second run of a forward node, just before the first later
+	// node that needs it.
+	Recompute
+	// Wait blocks the compute lane until an asynchronous step has finished.
+	Wait
+)
+
+func (k StepKind) String() string { return [...]string{"run", "rerun", "wait"}[k] }
+
+// Step is one entry of a schedule.
+type Step struct {
+	Index int
+	Kind  StepKind
+	Node  *Node
+	Lane  Lane
+
+	in        []operand
+	out       []*Storage // nil for an output that nobody reads and the op can omit
+	workspace *Storage
+	waits     *Step // for Wait: the asynchronous step
+}
+
+// Backward reports whether the step runs after the forward pass.
+func (s *Step) Backward() bool { return s.Kind == Recompute || s.Node.Phase != Forward }
+
+// operand is where a step finds one input: a storage, a variable, or host
+// memory that is fed; behind it views.
+type operand struct {
+	storage  *Storage
+	variable *Variable
+	input    *Node // an input that stays on the host
+	views    []Viewer
+}
+
+// scheduler orders the nodes of a graph and inserts reruns.
+type scheduler struct {
+	g     *Graph
+	plan  *Plan
+	need  []bool
+	rerun []bool // by node: the rerun has been scheduled
+	steps []*Step
+	// current storage of each output, by node.
+	current [][]*Storage
+	// delayed are the mutators that follow a node, by node.
+	delayed  [][]*Node
+	storages []*Storage
+	kept     []bool // by node: an output of the program, never rerun
+	workers  int
+}
+
+// newScheduler runs the whole scheduling.
+func newScheduler(g *Graph, plan *Plan, workers int) (*scheduler, error) {
+	n := len(g.Nodes)
+	s := &scheduler{g: g, plan: plan, need: g.needed(), rerun: make([]bool, n), current: make([][]*Storage, n),
+		delayed: make([][]*Node, n), kept: make([]bool, n), workers: workers}
+	for _, o := range g.Outputs {
+		s.kept[o.Edge.Base().Node.ID] = true
+	}
+	s.feed()
+	var commits []*Node
+	order := s.delayMutators()
+	for _, node := range order {
+		switch {
+		case node.Commit:
+			commits = append(commits, node)
+		default:
+			s.visit(node)
+		}
+	}
+	for _, node := range commits {
+		s.visit(node)
+	}
+	s.fetch()
+	return s, s.checkMutations()
+}
+
+// feed makes the storages of inputs, which are written before the first step.
+func (s *scheduler) feed() {
+	for _, n := range s.g.Inputs {
+		if s.need[n.ID] && !onHost(n) {
+			s.current[n.ID] = []*Storage{s.store(Edge{n, 0}, 0, false)}
+		}
+	}
+}
+
+func onHost(n *Node) bool { return n.Out[0].Place != 0 }
+
+// delayMutators returns the needed ops in order, with each mutator but commits
+// put behind the last of its inputs.
+func (s *scheduler) delayMutators() []*Node {
+	var order []*Node
+	for _, n := range s.g.Nodes {
+		if !s.need[n.ID] || !n.IsOp() {
+			continue
+		}
+		if isMutator(n.Op) && !n.Commit {
+			anchor := -1
+			for _, e := range n.In {
+				if b := e.Base().Node; b.IsOp() {
+					anchor = max(anchor, b.ID)
+				}
+			}
+			if anchor >= 0 && !isMutator(s.g.Nodes[anchor].Op) {
+				s.delayed[anchor] = append(s.delayed[anchor], n)
+				continue
+			}
+		}
+		order = append(order, n)
+	}
+	return order
+}
+
+// visit schedules one regular run, with the reruns it needs before it and the
+// mutators that wait for it behind it.
+func (s *scheduler) visit(n *Node) {
+	if n.Phase != Forward {
+		for _, e := range n.In {
+			s.ensure(e)
+		}
+	}
+	s.emit(n, Run)
+	for _, m := range s.delayed[n.ID] {
+		s.visit(m)
+	}
+}
+
+// ensure schedules the rerun of what an edge needs, inputs first. Each node is
+// rerun at most once; its results then live until their last reader.
+func (s *scheduler) ensure(e Edge) {
+	n := e.Node
+	if n.IsView() {
+		s.ensure(n.In[0])
+		if isWait(n) && s.rerun[e.Base().Node.ID] && !s.rerun[n.ID] {
+			s.rerun[n.ID] = true
+			s.emit(n, Recompute)
+		}
+		return
+	}
+	if !s.reruns(n) || s.rerun[n.ID] {
+		return
+	}
+	s.rerun[n.ID] = true
+	for _, in := range n.In {
+		s.ensure(in)
+	}
+	s.emit(n, Recompute)
+}
+
+func (s *scheduler) reruns(n *Node) bool {
+	return n.IsOp() && n.Phase == Forward && !s.kept[n.ID] && s.plan.Entries[n.ID].Choice == Rerun
+}
+
+// emit appends a step, unless n is a mere view, and records what it reads and
+// writes.
+func (s *scheduler) emit(n *Node, kind StepKind) {
+	if n.IsView() && !isWait(n) {
+		return
+	}
+	step := &Step{Index: len(s.steps) + 1, Kind: kind, Node: n, Lane: Compute}
+	if a, ok := n.Op.(Asynchronous); ok {
+		step.Lane = a.Lane()
+	}
+	s.steps = append(s.steps, step)
+	for _, e := range n.In {
+		step.in = append(step.in, s.read(e, step.Index))
+	}
+	if isWait(n) {
+		s.wait(step)
+		return
+	}
+	s.current[n.ID] = nil
+	for i := range n.Out {
+		st := s.store(Edge{n, i}, step.Index, kind == Recompute)
+		st.producer = step
+		s.current[n.ID] = append(s.current[n.ID], st)
+	}
+	step.out = s.current[n.ID]
+	if w := n.Op.Workspace(n.inputSpecs(), s.workers); w > 0 {
+		step.workspace = &Storage{Begin: step.Index, End: step.Index, bytes: w, workspace: true, Edge: Edge{n, 0}}
+		s.storages = append(s.storages, step.workspace)
+	}
+}
+
+// wait ties a Wait step to its asynchronous step, whose operands stay in memory
+// until then.
+func (s *scheduler) wait(step *Step) {
+	step.Kind = Wait
+	async := step.in[0].storage.producer
+	step.waits = async
+	hold := func(st *Storage) {
+		if st != nil {
+			st.End = max(st.End, step.Index)
+		}
+	}
+	for _, o := range async.in {
+		hold(o.storage)
+	}
+	for _, st := range async.out {
+		hold(st)
+	}
+	hold(async.workspace)
+}
+
+func isWait(n *Node) bool {
+	_, ok := n.Op.(Waiter)
+	return ok
+}
+
+// Waiter is the view of an asynchronous op's output that may be read: running it
+// means waiting for the op's lane.
+type Waiter interface {
+	Viewer
+
+	// Waits marks the op; it does nothing.
+	Waits()
+}
+
+func (s *scheduler) store(e Edge, begin int, rerun bool) *Storage {
+	st := &Storage{Edge: e, Begin: begin, End: begin, Rerun: rerun, bytes: e.Spec().Bytes()}
+	s.storages = append(s.storages, st)
+	return st
+}
+
+// read resolves an edge to where its memory is, and keeps that alive.
+func (s *scheduler) read(e Edge, step int) operand {
+	var views []Viewer
+	for e.Node.IsView() {
+		views = append(views, e.Node.Op.(Viewer))
+		e = e.Node.In[0]
+	}
+	slices.Reverse(views)
+	o := operand{views: views}
+	switch n := e.Node; {
+	case n.Variable != nil:
+		o.variable = n.Variable
+	case !n.IsOp() && onHost(n):
+		o.input = n
+	default:
+		o.storage = s.current[n.ID][e.Out]
+		o.storage.read(step)
+	}
+	return o
+}
+
+// fetch keeps the outputs alive to the end.
+func (s *scheduler) fetch() {
+	for _, o := range s.g.Outputs {
+		s.read(o.Edge, len(s.steps)+1)
+	}
+}
+
+// checkMutations refuses a schedule in which something reads a variable after it
+// was overwritten in the same run.
+func (s *scheduler) checkMutations() error {
+	written := map[*Variable]*Step{}
+	for _, step := range s.steps {
+		for _, o := range step.in {
+			if w := written[o.variable]; o.variable != nil && w != nil {
+				return fmt.Errorf("graph: %s reads %q, which %s has overwritten before: use the value that was written, or Update",
+					step.Node.Name, o.variable.Name, w.Node.Name)
+			}
+		}
+		for _, i := range step.Node.Mutates() {
+			written[step.in[i].variable] = step
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package graph
+
+import (
+	"github.com/lethe-go/lethe/device"
+)
+
+// Storage is one value's piece of the arena: the bytes at [Offset, Offset+Bytes)
+// hold it from step Begin to step End, both included. A node that is rerun has
+// two storages. Step 0 feeds the inputs; the step behind the last reads the
+// outputs.
+type Storage struct {
+	Edge       Edge
+	Begin, End int
+	Rerun      bool // written by the second run of its node
+	Offset     int64
+	// Saved storages carry a forward value over to the backward pass.
+	Saved bool
+
+	bytes     int64
+	workspace bool
+	reads     int
+	producer  *Step     // nil for inputs
+	placed    *Variable // lives in this variable instead of the arena
+}
+
+func (st *Storage) read(step int) {
+	st.End = max(st.End, step)
+	st.reads++
+}
+
+// Bytes is the size at the bound of dynamic rows.
+func (st *Storage) Bytes() int64 { return st.bytes }
+
+// Workspace reports whether the storage is a node's scratch memory.
+func (st *Storage) Workspace() bool { return st.workspace }
+
+// bytesAt is the size with the given live rows.
+func (st *Storage) bytesAt(counts Counts) int64 {
+	s := st.Edge.Spec()
+	if st.workspace || s.Rows == 0 {
+		return st.bytes
+	}
+	n, ok := counts[s.Rows]
+	if !ok {
+		return st.bytes
+	}
+	return s.BytesAt(n)
+}
+
+// Counts gives live row counts. A count that is missing means the bound.
+type Counts map[device.Rows]int
+
+// finish settles the storages once all readers are known: outputs nobody reads
+// are dropped where the op allows it, assignments to scratch variables are
+// computed in place, and what carries over to backward is marked.
+func (s *scheduler) finish() {
+	s.dropUnread()
+	s.assignInPlace()
+	boundary := len(s.steps) + 1
+	for _, step := range s.steps {
+		if step.Node.Phase != Forward {
+			boundary = step.firstOf(s.steps)
+			break
+		}
+	}
+	live := s.storages[:0]
+	for _, st := range s.storages {
+		if st.placed != nil || st.bytes == 0 {
+			continue
+		}
+		n := st.Edge.Node
+		st.Saved = !st.workspace && !st.Rerun && n.IsOp() && n.Phase == Forward && st.Begin < boundary && st.End >= boundary
+		live = append(live, st)
+	}
+	s.storages = live
+}
+
+// firstOf returns the index of the first of the reruns right before step.
+func (step *Step) firstOf(steps []*Step) int {
+	i := step.Index
+	for i > 1 && steps[i-2].Kind == Recompute {
+		i--
+	}
+	return i
+}
+
+func (s *scheduler) dropUnread() {
+	dropped := map[*Storage]bool{}
+	for _, step := range s.steps {
+		o, ok := step.Node.Op.(OptionalOutputs)
+		for i, st := range step.out {
+			if ok && st.reads == 0 && o.Optional(i) {
+				step.out[i] = nil
+				dropped[st] = true
+			}
+		}
+	}
+	live := s.storages[:0]
+	for _, st := range s.storages {
+		if !dropped[st] {
+			live = append(live, st)
+		}
+	}
+	s.storages = live
+}
+
+// assignInPlace lets the value of an Assign to a scratch variable be computed
+// right where it belongs, which spares the copy and the transient. That is
+// allowed where nothing else in the program touches the variable.
+func (s *scheduler) assignInPlace() {
+	uses := map[*Variable]int{}
+	for _, step := range s.steps {
+		for _, o := range step.in {
+			if o.variable != nil {
+				uses[o.variable]++
+			}
+		}
+	}
+	kept := map[*Storage]bool{}
+	for _, o := range s.g.Outputs {
+		if b := o.Edge.Base(); s.current[b.Node.ID] != nil {
+			kept[s.current[b.Node.ID][b.Out]] = true
+		}
+	}
+	for _, step := range s.steps {
+		if _, ok := step.Node.Op.(assign); !ok || step.Node.Commit {
+			continue
+		}
+		v, from := step.in[0].variable, step.in[1].storage
+		if v == nil || v.Kind != Scratch || uses[v] != 1 || from == nil || from.placed != nil || from.producer == nil ||
+			kept[from] || from.bytes != v.Spec.Bytes() || from.Edge.Spec().Rows != 0 {
+			continue
+		}
+		from.placed = v
+		step.Kind = elided
+	}
+	s.removeElided()
+}
+
+// elided marks a step that turned out to be unnecessary; none is left in a Program.
+const elided StepKind = 255
+
+// removeElided drops elided steps and renumbers the rest.
+func (s *scheduler) removeElided() {
+	renumber := make([]int, len(s.steps)+2)
+	steps := s.steps[:0]
+	for old, step := range s.steps {
+		if step.Kind != elided {
+			steps = append(steps, step)
+			step.Index = len(steps)
+		}
+		renumber[old+1] = len(steps)
+	}
+	renumber[len(renumber)-1] = len(steps) + 1
+	s.steps = steps
+	for _, st := range s.storages {
+		st.Begin, st.End = renumber[st.Begin], renumber[st.End]
+	}
+}
