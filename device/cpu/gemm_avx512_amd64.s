@@ -1,0 +1,133 @@
+//go:build amd64 && !noasm
+
+#include "textflag.h"
+
+// ROW adds one element of a times the thirty-two columns in Z30 and Z31.
+#define ROW(address, broadcast, low, high) \
+	VBROADCASTSS address, broadcast;       \
+	VFMADD231PS  Z30, broadcast, low;      \
+	VFMADD231PS  Z31, broadcast, high
+
+// ADD adds three rows of the old c, from p on.
+#define ADD(p, low0, high0, low1, high1, low2, high2) \
+	VADDPS (p), low0, low0;            \
+	VADDPS 64(p), high0, high0;        \
+	VADDPS (p)(R12*1), low1, low1;     \
+	VADDPS 64(p)(R12*1), high1, high1; \
+	VADDPS (p)(R12*2), low2, low2;     \
+	VADDPS 64(p)(R12*2), high2, high2
+
+// STORE writes three rows of c, from p on.
+#define STORE(p, low0, high0, low1, high1, low2, high2) \
+	VMOVUPS low0, (p);            \
+	VMOVUPS high0, 64(p);         \
+	VMOVUPS low1, (p)(R12*1);     \
+	VMOVUPS high1, 64(p)(R12*1);  \
+	VMOVUPS low2, (p)(R12*2);     \
+	VMOVUPS high2, 64(p)(R12*2)
+
+// PREFETCH asks for three rows of c, from p on.
+#define PREFETCH(p) \
+	PREFETCHT0 (p);           \
+	PREFETCHT0 64(p);         \
+	PREFETCHT0 (p)(R12*1);    \
+	PREFETCHT0 64(p)(R12*1);  \
+	PREFETCHT0 (p)(R12*2);    \
+	PREFETCHT0 64(p)(R12*2)
+
+// THREE makes q point three rows of r bytes after p.
+#define THREE(p, r, q) \
+	LEAQ (p)(r*2), q; \
+	ADDQ r, q
+
+#define ZERO(low, high) \
+	VPXORQ low, low, low;   \
+	VPXORQ high, high, high
+
+// func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+//
+// Z0 to Z23 hold a tile of 12 rows × 32 columns of c. DX, AX, BX and CX point to
+// three rows of c each, and in the loop over k, BX, R10, R11 and R13 to three of a.
+TEXT ·gemmAVX512(SB), NOSPLIT, $8-81
+	MOVQ strips+0(FP), BX
+	MOVQ BX, left-8(SP)
+	MOVQ a+16(FP), SI
+	MOVQ aRow+32(FP), R8
+	MOVQ aStep+40(FP), R9
+	MOVQ c+64(FP), DX
+	MOVQ cRow+72(FP), R12
+
+strip:
+	THREE(DX, R12, AX)
+	THREE(AX, R12, BX)
+	THREE(BX, R12, CX)
+	PREFETCH(DX)
+	PREFETCH(AX)
+	PREFETCH(BX)
+	PREFETCH(CX)
+	THREE(SI, R8, R10)
+	THREE(R10, R8, R11)
+	THREE(R11, R8, R13)
+	MOVQ b+48(FP), DI
+	MOVQ bStep+56(FP), AX
+	MOVQ k+8(FP), CX
+	MOVQ SI, BX
+	ZERO(Z0, Z1)
+	ZERO(Z2, Z3)
+	ZERO(Z4, Z5)
+	ZERO(Z6, Z7)
+	ZERO(Z8, Z9)
+	ZERO(Z10, Z11)
+	ZERO(Z12, Z13)
+	ZERO(Z14, Z15)
+	ZERO(Z16, Z17)
+	ZERO(Z18, Z19)
+	ZERO(Z20, Z21)
+	ZERO(Z22, Z23)
+
+step:
+	VMOVUPS (DI), Z30
+	VMOVUPS 64(DI), Z31
+	PREFETCHT0 (DI)(AX*4)
+	PREFETCHT0 64(DI)(AX*4)
+	ROW((BX), Z28, Z0, Z1)
+	ROW((BX)(R8*1), Z29, Z2, Z3)
+	ROW((BX)(R8*2), Z28, Z4, Z5)
+	ROW((R10), Z29, Z6, Z7)
+	ROW((R10)(R8*1), Z28, Z8, Z9)
+	ROW((R10)(R8*2), Z29, Z10, Z11)
+	ROW((R11), Z28, Z12, Z13)
+	ROW((R11)(R8*1), Z29, Z14, Z15)
+	ROW((R11)(R8*2), Z28, Z16, Z17)
+	ROW((R13), Z29, Z18, Z19)
+	ROW((R13)(R8*1), Z28, Z20, Z21)
+	ROW((R13)(R8*2), Z29, Z22, Z23)
+	ADDQ R9, BX
+	ADDQ R9, R10
+	ADDQ R9, R11
+	ADDQ R9, R13
+	ADDQ AX, DI
+	DECQ CX
+	JNZ  step
+
+	THREE(DX, R12, AX)
+	THREE(AX, R12, BX)
+	THREE(BX, R12, CX)
+	CMPB accumulate+80(FP), $0
+	JEQ  store
+	ADD(DX, Z0, Z1, Z2, Z3, Z4, Z5)
+	ADD(AX, Z6, Z7, Z8, Z9, Z10, Z11)
+	ADD(BX, Z12, Z13, Z14, Z15, Z16, Z17)
+	ADD(CX, Z18, Z19, Z20, Z21, Z22, Z23)
+
+store:
+	STORE(DX, Z0, Z1, Z2, Z3, Z4, Z5)
+	STORE(AX, Z6, Z7, Z8, Z9, Z10, Z11)
+	STORE(BX, Z12, Z13, Z14, Z15, Z16, Z17)
+	STORE(CX, Z18, Z19, Z20, Z21, Z22, Z23)
+	THREE(CX, R12, DX)
+	ADDQ aStrip+24(FP), SI
+	DECQ left-8(SP)
+	JNZ  strip
+	VZEROUPPER
+	RET

@@ -1,0 +1,14 @@
+//go:build !amd64 || noasm
+
+package cpu
+
+import "unsafe"
+
+func gemmPanel[T float](_ level, strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
+	b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool) {
+	gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
+}
+
+func gemmTileOf[T float](level) (rows, columns int) { return gemmRowsGo, gemmColumnsGo }
+
+func gemmTranspose[T float](level, int, unsafe.Pointer, int, unsafe.Pointer, int) int { return 0 }

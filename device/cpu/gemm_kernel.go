@@ -1,0 +1,63 @@
+package cpu
+
+import "unsafe"
+
+// The tile of the Go micro-kernel, as large as the registers allow.
+const gemmRowsGo, gemmColumnsGo = 4, 4
+
+// gemmPanelGo is the micro-kernel: it multiplies strips of rows of a with one
+// panel of columns of b, each strip on top of the next in c. A tile of c stays
+// in registers while k runs. Strides are in bytes; the columns of b and c are
+// contiguous. With R×C the size of the tile it is
+//
+//	for s := range strips {
+//		for i := range R {
+//			for j := range C {
+//				sum := 0
+//				for p := range k {
+//					sum += a[s*aStrip+i*aRow+p*aStep] * b[p*bStep+j] // fused
+//				}
+//				if accumulate {
+//					sum = c[(s*R+i)*cRow+j] + sum
+//				}
+//				c[(s*R+i)*cRow+j] = sum
+//			}
+//		}
+//	}
+//
+// k is at least 1. This version does not fuse.
+func gemmPanelGo[T float](strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
+	b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool) {
+	for range strips {
+		gemmRowPairGo[T](k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
+		gemmRowPairGo[T](k, unsafe.Add(a, 2*aRow), aRow, aStep, b, bStep, unsafe.Add(c, 2*cRow), cRow, accumulate)
+		a = unsafe.Add(a, aStrip)
+		c = unsafe.Add(c, gemmRowsGo*cRow)
+	}
+}
+
+// gemmRowPairGo does two rows: eight sums are what sixteen registers hold beside
+// the operands.
+func gemmRowPairGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int,
+	c unsafe.Pointer, cRow int, accumulate bool) {
+	var x0, x1, x2, x3, y0, y1, y2, y3 T
+	for p := range k {
+		x, y := *(*T)(unsafe.Add(a, p*aStep)), *(*T)(unsafe.Add(a, p*aStep+aRow))
+		v := (*[gemmColumnsGo]T)(unsafe.Add(b, p*bStep))
+		x0 += x * v[0]
+		x1 += x * v[1]
+		x2 += x * v[2]
+		x3 += x * v[3]
+		y0 += y * v[0]
+		y1 += y * v[1]
+		y2 += y * v[2]
+		y3 += y * v[3]
+	}
+	cx, cy := (*[gemmColumnsGo]T)(c), (*[gemmColumnsGo]T)(unsafe.Add(c, cRow))
+	if accumulate {
+		x0, x1, x2, x3 = cx[0]+x0, cx[1]+x1, cx[2]+x2, cx[3]+x3
+		y0, y1, y2, y3 = cy[0]+y0, cy[1]+y1, cy[2]+y2, cy[3]+y3
+	}
+	*cx = [gemmColumnsGo]T{x0, x1, x2, x3}
+	*cy = [gemmColumnsGo]T{y0, y1, y2, y3}
+}
