@@ -109,7 +109,7 @@ func (c *core) add(op identified, kids gorgonia.Nodes) (*gorgonia.Node, error) {
 	for {
 		c.applies++
 		op.setID(c.applies)
-		n, err := gorgonia.ApplyOp(op, kids...)
+		n, err := c.applyOp(op, kids)
 		if err != nil {
 			return nil, err
 		}
@@ -117,6 +117,16 @@ func (c *core) add(op identified, kids gorgonia.Nodes) (*gorgonia.Node, error) {
 			return n, nil
 		}
 	}
+}
+
+// applyOp is gorgonia.ApplyOp, which cannot tell the graph of an op without inputs.
+func (c *core) applyOp(op gorgonia.Op, kids gorgonia.Nodes) (*gorgonia.Node, error) {
+	if len(kids) > 0 {
+		return gorgonia.ApplyOp(op, kids...)
+	}
+	spec := op.(*applied).out[0]
+	return gorgonia.NewUniqueNode(gorgonia.WithType(typeOf(spec)), gorgonia.WithOp(op), gorgonia.In(c.g),
+		gorgonia.WithShape(shapeOf(spec)...)), nil
 }
 
 // children of n in order, duplicates kept.
