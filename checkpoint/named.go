@@ -1,0 +1,189 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lethe-go/lethe/graph"
+)
+
+// Options are the decisions a user makes by name, in the configuration. The zero
+// value leaves all to the regions' policies. A name that changes nothing is an
+// error, so that a misspelt one is noticed.
+type Options struct {
+	// ForceRecompute are patterns of fully qualified names whose values are
+	// computed again. A pattern is split at the dots and matches where consecutive
+	// segments of a name equal its own, one for one. "*" equals any one segment.
+	// The last segment of a name, such as "matmul:1", is equalled with or without
+	// its index. "moe.router.gate" therefore names every op in a scope
+	// moe.router.gate, at any depth.
+	ForceRecompute []string
+	// Save are kinds of ops, or tags of values, that are kept.
+	Save []string
+	// Rerun are kinds of ops, or tags of values, that are computed again.
+	Rerun []string
+}
+
+// name is one entry of Options, and what has come of it.
+type name struct {
+	list string // key of the configuration
+	text string
+	segs pattern // of a force_recompute entry
+
+	follower *graph.Node // a view or wait it names
+	refused  *graph.Node // an op it names and does not decide about
+	refusal  string      // rule that did
+	obeyed   bool
+}
+
+func (e *name) String() string { return fmt.Sprintf("%s %q", e.list, e.text) }
+
+// names are all entries of Options.
+type names struct{ force, save, rerun []*name }
+
+func parseNames(o Options) (*names, error) {
+	ns := &names{}
+	for _, text := range o.ForceRecompute {
+		p, err := parsePattern(text)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: force_recompute: %w", err)
+		}
+		ns.force = append(ns.force, &name{list: "force_recompute", text: text, segs: p})
+	}
+	for _, l := range []struct {
+		key   string
+		texts []string
+		to    *[]*name
+	}{{"save", o.Save, &ns.save}, {"rerun", o.Rerun, &ns.rerun}} {
+		for _, text := range l.texts {
+			if text == "" {
+				return nil, fmt.Errorf("checkpoint: %s: an entry is empty; write a kind such as %q, or a tag", l.key, "attention")
+			}
+			*l.to = append(*l.to, &name{list: l.key, text: text})
+		}
+	}
+	return ns, nil
+}
+
+func (ns *names) all() []*name { return slices.Concat(ns.force, ns.save, ns.rerun) }
+
+// forced returns the pattern that names n, or nil, and whether it names the kind
+// too. Of several it is one that does, if there is one.
+func (ns *names) forced(n *graph.Node) (by *name, kind bool) {
+	for _, e := range ns.force {
+		m, k := e.segs.match(n.Name)
+		if m && (by == nil || k && !kind) {
+			by, kind = e, k
+		}
+	}
+	return by, kind
+}
+
+// listed returns the entry of the lists that names n by kind or tag, or nil.
+func (ns *names) listed(n *graph.Node) (*name, error) {
+	save, rerun := find(ns.save, n), find(ns.rerun, n)
+	if save != nil && rerun != nil {
+		return nil, fmt.Errorf("checkpoint: %s: conflict: %v names it (%s), and so does %v (%s); remove one of the two",
+			n.Name, save, how(save, n), rerun, how(rerun, n))
+	}
+	if save != nil {
+		return save, nil
+	}
+	return rerun, nil
+}
+
+func find(list []*name, n *graph.Node) *name {
+	for _, e := range list {
+		if e.names(n) {
+			return e
+		}
+	}
+	return nil
+}
+
+// names reports whether the entry means n.
+func (e *name) names(n *graph.Node) bool {
+	if e.segs != nil {
+		m, _ := e.segs.match(n.Name)
+		return m
+	}
+	return e.text == n.Kind || n.Tagged(e.text)
+}
+
+func how(e *name, n *graph.Node) string {
+	if e.text == n.Kind {
+		return "a kind"
+	}
+	return "a tag"
+}
+
+// settle notes for every entry that names n whether it was followed; refusal is
+// the rule that stood against rerunning n, if any.
+func (ns *names) settle(n *graph.Node, refusal string) {
+	for _, e := range ns.all() {
+		if !e.names(n) {
+			continue
+		}
+		if refusal == "" || e.list == "save" {
+			e.obeyed = true
+		} else if e.refused == nil {
+			e.refused, e.refusal = n, refusal
+		}
+	}
+}
+
+// follow notes that the entries mean a view or wait.
+func (ns *names) follow(n *graph.Node) {
+	for _, e := range ns.all() {
+		if e.names(n) && e.follower == nil {
+			e.follower = n
+		}
+	}
+}
+
+// check reports the first entry that changed nothing.
+func (ns *names) check(nodes []*graph.Node) error {
+	for _, e := range ns.all() {
+		switch {
+		case e.obeyed:
+		case e.refused != nil:
+			return fmt.Errorf("checkpoint: %s: %v has no effect: %s (%s); remove it%s",
+				e.refused.Name, e, e.refusal, e.refused.Kind, e.hint())
+		case e.follower != nil:
+			return fmt.Errorf("checkpoint: %s: %v has no effect: it names only views and waits (%s), which follow the value they read; name that value",
+				e.follower.Name, e, e.follower.Kind)
+		default:
+			return fmt.Errorf("checkpoint: %v matches nothing in the forward graph%s", e, e.suggest(nodes))
+		}
+	}
+	return nil
+}
+
+// hint says how a pattern could name a kind.
+func (e *name) hint() string {
+	if e.segs == nil || !strings.HasPrefix(e.refusal, defaultPrefix) {
+		return ""
+	}
+	return fmt.Sprintf(", or name the kind: %q", e.text+"."+e.refused.Kind)
+}
+
+func (e *name) suggest(nodes []*graph.Node) string {
+	var close []string
+	if e.segs != nil {
+		close = e.segs.near(nodes)
+	} else {
+		known := map[string]bool{}
+		for _, n := range nodes {
+			known[n.Kind] = true
+			for _, t := range n.Tags {
+				known[t] = true
+			}
+		}
+		close = nearest(e.text, known)
+	}
+	if len(close) == 0 {
+		return "; remove it, or see the names in the plan's report"
+	}
+	return "; near names: " + strings.Join(close, ", ")
+}

@@ -1,0 +1,119 @@
+package checkpoint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lethe-go/lethe/graph"
+)
+
+// pattern names ops by their fully qualified name, such as
+// "layers.3.moe.router.gate.matmul:0": the scopes from the outside in, then the
+// kind and the call index. It is split at the dots and matches where consecutive
+// segments of the name equal its own, one for one. "*" equals any one segment.
+// The last segment of a name is equalled with or without its call index.
+//
+// So "moe.router.gate" names every op in a scope moe.router.gate, at any depth;
+// "layers.*.moe.matmul" the matmuls directly in a layer's moe.
+type pattern []string
+
+func parsePattern(text string) (pattern, error) {
+	p := pattern(strings.Split(text, "."))
+	if slices.Contains(p, "") {
+		return nil, fmt.Errorf("a pattern is segments joined by dots, none of them empty: have %q; write it like %q", text, "moe.router.gate")
+	}
+	return p, nil
+}
+
+// match reports whether p matches a name, and whether it does so down to the
+// kind of the op, rather than by a scope the op is in.
+func (p pattern) match(name string) (matched, kind bool) {
+	segments := strings.Split(name, ".")
+	for i := 0; i+len(p) <= len(segments); i++ {
+		if !p.matchAt(segments, i) {
+			continue
+		}
+		matched = true
+		if i+len(p) == len(segments) && p[len(p)-1] != "*" {
+			kind = true
+		}
+	}
+	return matched, kind
+}
+
+func (p pattern) matchAt(segments []string, at int) bool {
+	for i, want := range p {
+		have := segments[at+i]
+		last := at+i == len(segments)-1
+		if want != "*" && want != have && !(last && want == withoutIndex(have)) {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutIndex is the kind in the last segment of a name: "matmul" of
+// "matmul:1".
+func withoutIndex(segment string) string {
+	kind, _, _ := strings.Cut(segment, ":")
+	return kind
+}
+
+// near returns the runs of segments in the graph's names that resemble p.
+func (p pattern) near(nodes []*graph.Node) []string {
+	runs := map[string]bool{}
+	for _, n := range nodes {
+		segments := strings.Split(n.Name, ".")
+		segments[len(segments)-1] = withoutIndex(segments[len(segments)-1])
+		for i := 0; i+len(p) <= len(segments); i++ {
+			run := slices.Clone(segments[i : i+len(p)])
+			for j, want := range p {
+				if want == "*" {
+					run[j] = "*"
+				}
+			}
+			runs[strings.Join(run, ".")] = true
+		}
+	}
+	return nearest(strings.Join(p, "."), runs)
+}
+
+// nearest returns at most three of the names, those that take the fewest edits
+// to become text.
+func nearest(text string, names map[string]bool) []string {
+	distance := map[string]int{}
+	var close []string
+	for name := range names {
+		if d := edits(text, name); d <= max(2, len(text)/3) {
+			distance[name] = d
+			close = append(close, name)
+		}
+	}
+	slices.SortFunc(close, func(a, b string) int {
+		return cmp.Or(cmp.Compare(distance[a], distance[b]), cmp.Compare(a, b))
+	})
+	return close[:min(3, len(close))]
+}
+
+// edits is the Levenshtein distance in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
