@@ -1,0 +1,32 @@
+package instrument
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestAnalyse(t *testing.T) {
+	// Bytes 0–10: written at 0, last read at 2. Bytes 10–30: written at 1, read at
+	// 3. Bytes 0–4 again: written at 4 and never read. Bytes 20–30: updated in
+	// place at 3.
+	m := analyse([]access{
+		{0, 0, 10, true},
+		{1, 0, 10, false}, {1, 10, 30, true},
+		{2, 0, 10, false},
+		{3, 10, 30, false}, {3, 20, 30, true},
+		{4, 20, 30, false}, {4, 0, 4, true},
+	})
+	if want := []int64{10, 30, 30, 20, 14}; !slices.Equal(m.Live, want) {
+		t.Errorf("live bytes %v, want %v", m.Live, want)
+	}
+	if m.Peak != 30 || m.PeakTick != 1 || m.UnwrittenReads != 0 {
+		t.Errorf("peak %d at %d, %d unwritten reads: want 30 at 1, 0", m.Peak, m.PeakTick, m.UnwrittenReads)
+	}
+}
+
+func TestAnalyseSeesReadsBeforeWrites(t *testing.T) {
+	m := analyse([]access{{1, 0, 8, true}, {2, 4, 12, false}})
+	if m.UnwrittenReads != 4 {
+		t.Errorf("%d unwritten reads, want 4", m.UnwrittenReads)
+	}
+}
