@@ -1,0 +1,179 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+)
+
+// DefaultIgnore is the label of tokens that have no loss, as in PyTorch.
+const DefaultIgnore = -100
+
+// OutputLossConfig of an [OutputLoss].
+type OutputLossConfig struct {
+	Vocab int // rows of the weight: the number of classes
+	// Ignore is the label of tokens that count nothing; 0 means [DefaultIgnore].
+	Ignore int32
+	// Init of the weight; nil is torchtitan's: a normal distribution with a
+	// deviation of D^−½, cut at three of them.
+	Init graph.Initializer
+	// Weight [Vocab, D], if given, is used in place of a parameter: an embedding
+	// table that is tied to the output.
+	Weight graph.Value
+}
+
+// OutputLoss returns the scalar scale · Σ CE(hidden·weightᵀ, labels): the last
+// layer and the cross-entropy as one op, of the kind output_loss.
+//
+// hidden is [..., D], labels int32 [...], scale a scalar of hidden's dtype: one
+// over the valid tokens of the optimizer step. The parameter is `weight` [Vocab, D].
+// The loss has hidden's dtype. A label that is neither in [0, Vocab) nor Ignore
+// fails the run. No gradient flows to scale.
+//
+// The op walks blocks of tokens. The logits of one block live in the workspace,
+// where they become their own gradient and are multiplied at once into dhidden
+// and dweight, further outputs that Backward then only scales. So full logits
+// never exist, and there are three matrix products. Blocks of the vocabulary would
+// bound memory as well, but the softmax needs the sum over all blocks before the
+// gradient of any: the logits would have to be computed a second time, a fourth
+// product. In a program without Backward the op computes the loss alone.
+func OutputLoss(b *graph.Builder, hidden, labels, scale graph.Value, c OutputLossConfig) graph.Value {
+	if v, bad := refuse(b, "output_loss", hidden); bad {
+		return v
+	}
+	if c.Vocab <= 0 && c.Weight.IsNone() {
+		return b.Fail("output_loss: %d classes: set Vocab to 1 or more", c.Vocab)
+	}
+	if c.Ignore == 0 {
+		c.Ignore = DefaultIgnore
+	}
+	w := c.Weight
+	if w.IsNone() {
+		d := hidden.Spec().Last()
+		if c.Init == nil {
+			std := 1 / math.Sqrt(float64(max(d, 1)))
+			c.Init = graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std}
+		}
+		w = b.Parameter("weight", hidden.Spec().DType, c.Init, c.Vocab, d)
+	}
+	return b.ApplyAll(outputLoss{ignore: c.Ignore}, hidden, w, labels, scale)[0]
+}
+
+// outputLoss has the inputs hidden, weight, labels and scale, and the outputs
+// loss, dhidden and dweight.
+type outputLoss struct{ ignore int32 }
+
+func (outputLoss) Kind() string           { return "output_loss" }
+func (outputLoss) Effects() graph.Effects { return 0 }
+func (outputLoss) Optional(i int) bool    { return i > 0 }
+
+func (outputLoss) Outputs(in []device.Spec) ([]device.Spec, error) {
+	hidden, weight, labels, scale := in[0], in[1], in[2], in[3]
+	if err := wantFloats(hidden, weight, scale); err != nil {
+		return nil, err
+	}
+	if err := wantIndices("labels", labels); err != nil {
+		return nil, err
+	}
+	if err := wantScalar("scale", scale); err != nil {
+		return nil, err
+	}
+	n := len(hidden.Shape)
+	if n < 2 || !slices.Equal(hidden.Shape[:n-1], labels.Shape) || hidden.Rows != labels.Rows {
+		return nil, fmt.Errorf("want hidden [..., D] and labels [...], have %v × %v", hidden, labels)
+	}
+	if len(weight.Shape) != 2 || weight.Shape[1] != hidden.Last() {
+		return nil, fmt.Errorf("want hidden [..., D] and weight [V, D], have %v × %v", hidden, weight)
+	}
+	return []device.Spec{device.NewSpec(hidden.DType), hidden, weight}, nil
+}
+
+const (
+	// A block has enough rows to keep the matrix products busy; more would only
+	// take memory. With a large vocabulary fewer fit the bound.
+	blockRows     = 256
+	minBlockRows  = 16
+	maxBlockBytes = 16 << 20
+)
+
+// blockOf is the number of tokens in a block. It depends on the vocabulary
+// alone, so that sums over blocks have the same order for any number of rows.
+func blockOf(vocab int, d device.DType) int {
+	return min(max(maxBlockBytes/max(1, vocab*d.Size()), minBlockRows), blockRows)
+}
+
+// lossBytes of the workspace hold one loss for each token, in front of the logits.
+func lossBytes(tokens int, d device.DType) int64 {
+	n := int64(tokens) * int64(d.Size())
+	return (n + device.Alignment - 1) / device.Alignment * device.Alignment
+}
+
+func (outputLoss) Workspace(in []device.Spec, _ int) int64 {
+	tokens, vocab, d := in[2].Len(), in[1].Shape[0], in[0].DType
+	rows := min(blockOf(vocab, d), tokens)
+	// Not even without tokens is it empty: Run takes views of it.
+	return max(1, lossBytes(tokens, d)+int64(rows)*int64(vocab)*int64(d.Size()))
+}
+
+// Cost is that of a training step: a program without Backward runs a third of it.
+func (outputLoss) Cost(in []device.Spec) graph.Cost {
+	logits := float64(in[2].Len()) * float64(in[1].Shape[0])
+	c := graph.Traffic(6*logits*float64(in[1].Shape[1]), in, in[:2])
+	c.ModelFLOPs = c.ExecutedFLOPs
+	c.ExecutedFLOPs += 5 * logits
+	return c
+}
+
+func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
+	hidden, weight, scale := in[0].Matrix(), in[1], in[3]
+	tokens, vocab, d := hidden.Dim(0), weight.Dim(0), hidden.DType()
+	labels := in[2].Reshape(tokens)
+	losses := x.Scratch(0, d, tokens)
+	dhidden, dweight := out[1], out[2]
+	if !dhidden.IsZero() {
+		dhidden = dhidden.Matrix()
+	}
+	if tokens == 0 && !dweight.IsZero() {
+		x.Fill(dweight, 0)
+	}
+	block := blockOf(vocab, d)
+	for lo := 0; lo < tokens; lo += block {
+		hi := min(lo+block, tokens)
+		logits := x.Scratch(lossBytes(tokens, d), d, hi-lo, vocab)
+		h := hidden.Slice(0, lo, hi)
+		x.MatMul(logits, h, weight.Transpose(0, 1), false)
+		grad := !dhidden.IsZero() || !dweight.IsZero()
+		x.CrossEntropy(losses.Slice(0, lo, hi), logits, labels.Slice(0, lo, hi), o.ignore, grad)
+		if !dhidden.IsZero() {
+			x.MatMul(dhidden.Slice(0, lo, hi), logits, weight, false)
+		}
+		if !dweight.IsZero() {
+			x.MatMul(dweight, logits.Transpose(0, 1), h, lo > 0)
+		}
+	}
+	x.Sum(out[0].Reshape(1), losses)
+	// Scaling results is less work than scaling logits.
+	x.Binary(device.Mul, out[0], out[0], scale)
+	if !dhidden.IsZero() {
+		x.Binary(device.Mul, dhidden, dhidden, scale.BroadcastTo(dhidden))
+	}
+	if !dweight.IsZero() {
+		x.Binary(device.Mul, dweight, dweight, scale.BroadcastTo(dweight))
+	}
+	return nil
+}
+
+func (outputLoss) Gradient(b *graph.Builder, _, out, grad []graph.Value) []graph.Value {
+	if !grad[1].IsNone() || !grad[2].IsNone() {
+		v := b.Fail("output_loss: its gradients cannot be differentiated again")
+		return []graph.Value{v, v, v, v}
+	}
+	dhidden, dweight := out[1], out[2]
+	if !graph.IsOne(grad[0]) {
+		dhidden, dweight = b.Apply(scale{}, dhidden, grad[0]), b.Apply(scale{}, dweight, grad[0])
+	}
+	return []graph.Value{dhidden, dweight, graph.None, graph.None}
+}
