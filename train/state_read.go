@@ -1,0 +1,240 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/internal/safetensors"
+)
+
+// State is an open state on disk. Close it.
+type State struct {
+	StateMeta
+	path    string
+	index   stateIndex
+	files   map[string]*safetensors.File
+	tensors map[string]indexedTensor
+}
+
+// TensorInfo describes a tensor of a state.
+type TensorInfo struct {
+	Name  string
+	DType device.DType
+	Shape []int
+	Bytes int64
+}
+
+// OpenState opens the folder of one state, such as state/step-00000020, and
+// checks its index and the headers and lengths of its files. The tensors are
+// checked as they are read, or all at once by [State.Verify].
+func OpenState(path string) (*State, error) {
+	s := &State{path: path, files: map[string]*safetensors.File{}, tensors: map[string]indexedTensor{}}
+	if err := s.open(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// broken is the error for a file of the state that cannot be used.
+func (s *State) broken(file string, err error) error {
+	// A path error says the path itself.
+	var pathErr *os.PathError
+	if errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	fix := "delete the folder, or resume from another state"
+	if errors.Is(err, os.ErrPermission) {
+		fix = "make it readable"
+	}
+	return fmt.Errorf("train: state: %s: %w; %s", filepath.Join(s.path, file), err, fix)
+}
+
+func (s *State) open() error {
+	text, err := os.ReadFile(filepath.Join(s.path, indexFile))
+	if err != nil {
+		return s.broken(indexFile, err)
+	}
+	if s.index, err = decodeIndex(text); err != nil {
+		return s.broken(indexFile, err)
+	}
+	s.StateMeta = s.index.StateMeta
+	for _, f := range s.index.Files {
+		if err := s.openFile(f); err != nil {
+			return s.broken(f.Name, err)
+		}
+	}
+	for _, t := range s.index.Tensors {
+		if err := s.addTensor(t); err != nil {
+			return s.broken(indexFile, err)
+		}
+	}
+	for name, f := range s.files {
+		for _, e := range f.Entries() {
+			if _, ok := s.tensors[e.Name]; !ok {
+				return s.broken(name, fmt.Errorf("holds %s, which %s does not list", e.Name, indexFile))
+			}
+		}
+	}
+	return nil
+}
+
+func (s *State) openFile(f indexedFile) error {
+	if !filepath.IsLocal(f.Name) || s.files[f.Name] != nil {
+		return errors.New("is not the name of one file in the folder")
+	}
+	path := filepath.Join(s.path, f.Name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() != f.Bytes {
+		return fmt.Errorf("truncated or changed: %d bytes, %s says %d", info.Size(), indexFile, f.Bytes)
+	}
+	file, err := safetensors.Open(path)
+	if err != nil {
+		return errors.Unwrap(err) // broken names the path
+	}
+	s.files[f.Name] = file
+	if sum := checksum(file.Header()); sum != f.HeaderCRC32C {
+		return fmt.Errorf("corrupt: the checksum of its header is %s, not %s", sum, f.HeaderCRC32C)
+	}
+	return nil
+}
+
+// addTensor takes a tensor of the index if the file says the same about it.
+func (s *State) addTensor(t indexedTensor) error {
+	file, ok := s.files[t.File]
+	if !ok {
+		return fmt.Errorf("%s is in %s, which is not a file of the state", t.Name, t.File)
+	}
+	e, ok := file.Lookup(t.Name)
+	if !ok || e.DType.String() != t.DType || !slices.Equal(e.Shape, t.Shape) || e.Offset != t.Offset || e.Bytes != t.Bytes {
+		return fmt.Errorf("%s is not what %s holds", t.Name, t.File)
+	}
+	if _, twice := s.tensors[t.Name]; twice {
+		return fmt.Errorf("%s is listed twice", t.Name)
+	}
+	s.tensors[t.Name] = t
+	return nil
+}
+
+// Path is the folder of the state.
+func (s *State) Path() string { return s.path }
+
+// Tensors lists what the state holds, by name.
+func (s *State) Tensors() []TensorInfo {
+	list := make([]TensorInfo, 0, len(s.tensors))
+	for name := range s.tensors {
+		info, _ := s.Lookup(name)
+		list = append(list, info)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list
+}
+
+// Lookup finds a tensor by name.
+func (s *State) Lookup(name string) (TensorInfo, bool) {
+	t, ok := s.tensors[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	dtype, _ := device.ParseDType(t.DType) // agrees with the file, so it parses
+	return TensorInfo{t.Name, dtype, t.Shape, t.Bytes}, true
+}
+
+// Read fills the Data of each tensor from the state. Names, dtypes and shapes
+// must be exactly those of the state: a tensor that only one side has is an
+// error, for it means another model. Nothing is read unless all fit. If a
+// checksum does not match, Data holds what was read.
+func (s *State) Read(tensors []Tensor) error {
+	seen := make(map[string]bool, len(tensors))
+	for _, t := range tensors {
+		if err := s.fits(t); err != nil {
+			return err
+		}
+		seen[t.Name] = true
+	}
+	for _, info := range s.Tensors() {
+		if !seen[info.Name] {
+			return fmt.Errorf("train: state: %s: holds %s %v%v, which the model does not have; use the config it was trained with", s.path, info.Name, info.DType, info.Shape)
+		}
+	}
+	for _, t := range tensors {
+		if err := s.ReadTensor(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadTensor fills the Data of one tensor, whatever else the state holds.
+func (s *State) ReadTensor(t Tensor) error {
+	if err := s.fits(t); err != nil {
+		return err
+	}
+	entry := s.tensors[t.Name]
+	if err := s.files[entry.File].Read(t.Name, t.Data); err != nil {
+		return s.broken(entry.File, err)
+	}
+	return s.checked(entry, crc32.Checksum(t.Data, castagnoli))
+}
+
+func (s *State) fits(t Tensor) error {
+	info, ok := s.Lookup(t.Name)
+	if !ok {
+		return fmt.Errorf("train: state: %s: has no %s, which the model needs as %v%v; use the config it was trained with", s.path, t.Name, t.DType, t.Shape)
+	}
+	if info.DType != t.DType || !slices.Equal(info.Shape, t.Shape) {
+		return fmt.Errorf("train: state: %s: %s is %v%v, the model needs %v%v; use the config it was trained with", s.path, t.Name, info.DType, info.Shape, t.DType, t.Shape)
+	}
+	if int64(len(t.Data)) != info.Bytes {
+		return fmt.Errorf("train: state: %s: %s has %d bytes, the slice to fill %d", s.path, t.Name, info.Bytes, len(t.Data))
+	}
+	return nil
+}
+
+// Verify reads every tensor and checks its checksum.
+func (s *State) Verify() error {
+	sum := crc32.New(castagnoli)
+	buffer := make([]byte, 1<<20)
+	for _, t := range s.index.Tensors {
+		file := s.files[t.File]
+		e, _ := file.Lookup(t.Name)
+		sum.Reset()
+		n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{file.Section(e)}, buffer)
+		if err == nil && n != t.Bytes {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return s.broken(t.File, err)
+		}
+		if err := s.checked(t, sum.Sum32()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) checked(t indexedTensor, sum uint32) error {
+	if got := formatCRC(sum); got != t.CRC32C {
+		return s.broken(t.File, fmt.Errorf("corrupt: the checksum of %s is %s, not %s", t.Name, got, t.CRC32C))
+	}
+	return nil
+}
+
+// Close closes the files.
+func (s *State) Close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
