@@ -28,11 +28,11 @@ const gemmRowsGo, gemmColumnsGo = 4, 4
 // k is at least 1. This version does not fuse.
 func gemmPanelGo[T float](strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
 	b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool) {
-	for range strips {
-		gemmRowPairGo[T](k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
-		gemmRowPairGo[T](k, unsafe.Add(a, 2*aRow), aRow, aStep, b, bStep, unsafe.Add(c, 2*cRow), cRow, accumulate)
-		a = unsafe.Add(a, aStrip)
-		c = unsafe.Add(c, gemmRowsGo*cRow)
+	for s := range strips {
+		for i := 0; i < gemmRowsGo; i += 2 {
+			gemmRowPairGo[T](k, unsafe.Add(a, s*aStrip+i*aRow), aRow, aStep, b, bStep,
+				unsafe.Add(c, (s*gemmRowsGo+i)*cRow), cRow, accumulate)
+		}
 	}
 }
 

@@ -120,12 +120,11 @@ func packCopyOf[Panel any, T float](s *gemmSide[T], i, last, p, depth int) {
 	whole := (last - i) / width
 	for q := range depth {
 		from, to := s.at(i, p+q), unsafe.Add(out, q*step)
-		for range whole {
-			*(*Panel)(to) = *(*Panel)(from)
-			from, to = unsafe.Add(from, width*size), unsafe.Add(to, next)
+		for x := range whole {
+			*(*Panel)(unsafe.Add(to, x*next)) = *(*Panel)(unsafe.Add(from, x*width*size))
 		}
 		if i+whole*width < last {
-			*(*Panel)(to) = *(*Panel)(s.at(s.lanes-width, p+q))
+			*(*Panel)(unsafe.Add(to, whole*next)) = *(*Panel)(s.at(s.lanes-width, p+q))
 		}
 	}
 }
