@@ -84,9 +84,12 @@ func (x stateIndex) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
-	text = bytes.TrimSuffix(text, []byte("\n}"))
-	sum := sha256.Sum256(text)
-	return fmt.Appendf(text, "%s%x%s", sumBefore, sum, sumAfter), nil
+	return sealIndex(bytes.TrimSuffix(text, []byte("\n}"))), nil
+}
+
+// sealIndex ends an index that lacks its closing brace with its checksum.
+func sealIndex(body []byte) []byte {
+	return fmt.Appendf(body, "%s%x%s", sumBefore, sha256.Sum256(body), sumAfter)
 }
 
 var errNoChecksum = errors.New("truncated: it does not end with a checksum")

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,8 +26,8 @@ const (
 	Full
 	// Kill stops the process: this and all later operations do nothing.
 	Kill
-	// PowerLoss is Kill, and what was not synced is lost at random: ends of
-	// files, files, and renames from the last one backwards.
+	// PowerLoss is Kill, and what was not synced is lost at random: see
+	// [FS.LosePower].
 	PowerLoss
 )
 
@@ -54,10 +55,19 @@ type FS struct {
 
 // effect is something a power loss may undo.
 type effect struct {
-	folder string // whose sync makes it durable; "" for the content of a file
-	file   string // whose sync makes it durable
-	undo   func(r *rand.Rand) error
+	kind     effectKind
+	path     string // of the file or folder
+	from     string // rename: what path was before
+	replaced []byte // rename: the file that path was until then; nil if none
 }
+
+type effectKind int
+
+const (
+	written effectKind = iota // bytes of a file; its own sync makes them durable
+	created                   // a name; the sync of its folder makes it durable
+	renamed                   // likewise
+)
 
 var _ atomicfile.FS = (*FS)(nil)
 
@@ -76,7 +86,7 @@ func (f *FS) step(op, path string, write bool) error {
 		default:
 			f.stopped = true
 			if f.Mode == PowerLoss {
-				f.losePower()
+				f.LosePower()
 			}
 			return ErrStopped
 		}
@@ -87,31 +97,55 @@ func (f *FS) step(op, path string, write bool) error {
 	return nil
 }
 
-// losePower undoes a random suffix of the effects that are not durable: a
-// journal keeps their order. File contents have no order and go by themselves.
-func (f *FS) losePower() {
+// LosePower undoes a random suffix of the names that are not durable, for a
+// journal keeps their order, and cuts files that are not synced.
+func (f *FS) LosePower() {
+	f.stopped = true
 	r := rand.New(rand.NewPCG(f.Seed, uint64(f.At)))
 	kept := r.IntN(len(f.unsynced) + 1)
 	for i := len(f.unsynced) - 1; i >= 0; i-- {
 		e := f.unsynced[i]
-		if e.folder == "" || i >= kept {
-			if err := e.undo(r); err != nil {
-				panic(fmt.Sprint("crashfs: ", err))
-			}
+		if e.kind != written && i < kept {
+			continue
+		}
+		if err := f.undo(e, f.unsynced[:i], r); err != nil && !errors.Is(err, os.ErrNotExist) {
+			panic(fmt.Sprint("crashfs: ", err))
+		}
+	}
+}
+
+func (f *FS) undo(e effect, earlier []effect, r *rand.Rand) error {
+	switch e.kind {
+	case created:
+		return os.RemoveAll(e.path)
+	case written:
+		info, err := os.Stat(e.path)
+		if err != nil || info.Size() == 0 {
+			return err
+		}
+		return os.Truncate(e.path, r.Int64N(info.Size()))
+	}
+	if err := os.Rename(e.path, e.from); err != nil {
+		return err
+	}
+	relocate(earlier, e.path, e.from)
+	if e.replaced == nil {
+		return nil
+	}
+	return os.WriteFile(e.path, e.replaced, 0o666)
+}
+
+// relocate lets effects follow what they are on when it is renamed.
+func relocate(effects []effect, from, to string) {
+	for i, e := range effects {
+		if rest, ok := strings.CutPrefix(e.path, from); ok && (rest == "" || rest[0] == filepath.Separator) {
+			effects[i].path = to + rest
 		}
 	}
 }
 
 // durable forgets the effects that a sync made safe.
-func (f *FS) durable(is func(effect) bool) {
-	var left []effect
-	for _, e := range f.unsynced {
-		if !is(e) {
-			left = append(left, e)
-		}
-	}
-	f.unsynced = left
-}
+func (f *FS) durable(is func(effect) bool) { f.unsynced = slices.DeleteFunc(f.unsynced, is) }
 
 func (f *FS) Create(path string) (atomicfile.File, error) {
 	if err := f.step("open", path, true); err != nil {
@@ -121,7 +155,7 @@ func (f *FS) Create(path string) (atomicfile.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.unsynced = append(f.unsynced, effect{folder: filepath.Dir(path), undo: func(*rand.Rand) error { return os.RemoveAll(path) }})
+	f.unsynced = append(f.unsynced, effect{kind: created, path: path})
 	return &writer{f, file}, nil
 }
 
@@ -129,7 +163,7 @@ func (f *FS) Mkdir(path string) error {
 	if err := f.step("mkdir", path, true); err != nil {
 		return err
 	}
-	f.unsynced = append(f.unsynced, effect{folder: filepath.Dir(path), undo: func(*rand.Rand) error { return os.RemoveAll(path) }})
+	f.unsynced = append(f.unsynced, effect{kind: created, path: path})
 	return os.Mkdir(path, 0o777)
 }
 
@@ -137,24 +171,12 @@ func (f *FS) Rename(from, to string) error {
 	if err := f.step("rename", from, false); err != nil {
 		return err
 	}
-	if err := f.moveContents(from, to); err != nil {
-		return err
-	}
-	f.unsynced = append(f.unsynced, effect{folder: filepath.Dir(to), undo: func(*rand.Rand) error { return os.Rename(to, from) }})
-	return nil
-}
-
-// moveContents renames and lets earlier effects follow the files they are on.
-func (f *FS) moveContents(from, to string) error {
+	replaced, _ := os.ReadFile(to) // nil if there is none, or a folder
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	for i, e := range f.unsynced {
-		if e.file == from || strings.HasPrefix(e.file, from+"/") {
-			moved := to + strings.TrimPrefix(e.file, from)
-			f.unsynced[i] = contentLoss(moved)
-		}
-	}
+	relocate(f.unsynced, from, to)
+	f.unsynced = append(f.unsynced, effect{kind: renamed, path: to, from: from, replaced: replaced})
 	return nil
 }
 
@@ -163,13 +185,12 @@ func (f *FS) RemoveAll(path string) error {
 	if _, err := os.Lstat(path); err != nil {
 		return nil // nothing to remove is nothing to count
 	}
-	err := f.step("remove", path, false)
-	if err != nil {
-		if f.Ops == f.At {
-			if entries, _ := os.ReadDir(path); len(entries) > 1 {
-				os.RemoveAll(filepath.Join(path, entries[0].Name()))
-			}
+	if entries, _ := os.ReadDir(path); f.Ops+1 == f.At && !f.stopped && len(entries) > 1 {
+		if err := os.RemoveAll(filepath.Join(path, entries[0].Name())); err != nil {
+			return err
 		}
+	}
+	if err := f.step("remove", path, false); err != nil {
 		return err
 	}
 	return os.RemoveAll(path)
@@ -179,19 +200,8 @@ func (f *FS) SyncDir(path string) error {
 	if err := f.step("sync", path, false); err != nil {
 		return err
 	}
-	f.durable(func(e effect) bool { return e.folder == path })
+	f.durable(func(e effect) bool { return e.kind != written && filepath.Dir(e.path) == path })
 	return nil
-}
-
-// contentLoss cuts the file at path at a random place.
-func contentLoss(path string) effect {
-	return effect{file: path, undo: func(r *rand.Rand) error {
-		info, err := os.Stat(path)
-		if err != nil || info.Size() == 0 {
-			return nil
-		}
-		return os.Truncate(path, r.Int64N(info.Size()))
-	}}
 }
 
 type writer struct {
@@ -207,7 +217,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		n, _ := w.file.Write(p[:len(p)/2])
 		return n, err
 	}
-	w.fs.unsynced = append(w.fs.unsynced, contentLoss(w.file.Name()))
+	w.fs.unsynced = append(w.fs.unsynced, effect{kind: written, path: w.file.Name()})
 	return w.file.Write(p)
 }
 
@@ -215,7 +225,7 @@ func (w *writer) Sync() error {
 	if err := w.fs.step("sync", w.file.Name(), false); err != nil {
 		return err
 	}
-	w.fs.durable(func(e effect) bool { return e.folder == "" && e.file == w.file.Name() })
+	w.fs.durable(func(e effect) bool { return e.kind == written && e.path == w.file.Name() })
 	return nil
 }
 
