@@ -120,6 +120,17 @@ type Kernels interface {
 	//
 	// (Loshchilov, Hutter 2019, algorithm 2, with the decay of PyTorch.)
 	AdamW(param, m, v, grad, factor Tensor, a AdamW)
+
+	// Call runs Go code on the tensors, in order with the other kernels: it may
+	// read in and write out and nothing else. This is how an operation that no
+	// kernel can express is added. Where the host cannot reach device memory it is
+	// an error.
+	Call(f Function, out, in []Tensor)
+}
+
+// Function is Go code that runs as a kernel.
+type Function interface {
+	Call(out, in []Tensor) error
 }
 
 // UnaryFunc names a function of one float argument.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math/bits"
 	"reflect"
 	"slices"
 
@@ -282,6 +283,9 @@ func specOf(n *gorgonia.Node) (device.Spec, error) {
 		if n.Dtype() == t {
 			return device.NewSpec(d, n.Shape()...), nil
 		}
+	}
+	if n.Dtype() == tensor.Int && bits.UintSize == 64 {
+		return device.NewSpec(device.Int64, n.Shape()...), nil
 	}
 	return device.Spec{}, fmt.Errorf("no device dtype for Gorgonia's %v", n.Dtype())
 }

@@ -161,7 +161,13 @@ func (m *Machine) bindInputs() error {
 			if err != nil {
 				return fmt.Errorf("graph: input %q: %w", n.Name, err)
 			}
-			m.inputs = append(m.inputs, &boundInput{node: n, staging: device.NewTensor(b, 0, n.Out[0].DType, n.Out[0].Shape...)})
+			in := &boundInput{node: n, staging: device.NewTensor(b, 0, n.Out[0].DType, n.Out[0].Shape...)}
+			m.inputs = append(m.inputs, in)
+			if n.bound != nil {
+				if err := copyValue(in.staging, n.bound); err != nil {
+					return fmt.Errorf("graph: input %q: %w", n.Name, err)
+				}
+			}
 		}
 		m.inputs[i].device = device.Tensor{}
 	}

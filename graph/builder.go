@@ -91,6 +91,16 @@ func New(store *Store) *Builder {
 	}}
 }
 
+// Adopt returns a Builder around a graph that stock Gorgonia functions have built.
+// Its inputs are fed by name; one that is bound to a value (gorgonia.Let) begins
+// with that value.
+func Adopt(store *Store, g *gorgonia.ExprGraph) *Builder {
+	b := New(store)
+	b.core.g = g
+	b.core.adopt()
+	return b
+}
+
 // ExprGraph is the expression graph that b adds to. Nodes made in it with stock
 // Gorgonia functions become Values through [Builder.Wrap].
 func (b *Builder) ExprGraph() *gorgonia.ExprGraph { return b.core.g }

@@ -106,9 +106,7 @@ func (l *lowering) operation(n *gorgonia.Node, x *Node, m *meta) error {
 		if m.binding != nil {
 			x.Kind = m.binding.Kind.String()
 		}
-		if !m.input && m.binding == nil {
-			return fmt.Errorf("neither an input nor in the store")
-		}
+		x.bound = n.Value()
 		return nil
 	case *applied:
 		x.Op = op.op

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lethe-go/lethe/device"
 	"gorgonia.org/gorgonia"
@@ -36,7 +37,11 @@ func (c *core) adoptNode(n *gorgonia.Node) *meta {
 	}
 	m := c.newMeta(scope, (&Builder{core: c, scope: scope}).callName(kind))
 	if n.Op() == nil {
+		if name := n.Name(); name == "" || strings.HasPrefix(name, "%!s(<nil>)") { // how Gorgonia prints none
+			c.fail("", "a stock Gorgonia input has no name: Gorgonia merges unnamed inputs of one shape: name it")
+		}
 		m.name, m.region, m.input = n.Name(), nil, true
+		c.inputs = append(c.inputs, n)
 	}
 	spec, err := specOf(n)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lethe-go/lethe/device"
+	"gorgonia.org/gorgonia"
 )
 
 // Graph is the finished joint graph of a Builder: forward, backward and what
@@ -55,6 +56,7 @@ type Node struct {
 	Commit bool
 
 	users []*Node
+	bound gorgonia.Value // first value of a stock input
 }
 
 // Edge is one output of a node.

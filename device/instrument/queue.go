@@ -170,3 +170,10 @@ func (r *queue) CrossEntropy(loss, logits, labels device.Tensor, ignore int32, g
 	}
 	r.to.CrossEntropy(loss, logits, labels, ignore, grad)
 }
+
+// Call records what the function was given.
+func (r *queue) Call(f device.Function, out, in []device.Tensor) {
+	r.reads(in...)
+	r.writes(out...)
+	r.to.Call(f, out, in)
+}
