@@ -37,9 +37,9 @@
 //
 // # Rules that give way to a name
 //
-// Collectives, host results (an op that makes the host wait, or whose result
-// lives on the host) and the integers such results are made of (routing counts)
-// are saved although a policy would recompute everything, so that a rerun
+// Collectives, host results (of an op that makes the host wait, or puts its result
+// on the host) and routing counts (integers that such an op reads, or that ranks
+// exchange) are saved although a policy would recompute everything, so that a rerun
 // neither communicates nor waits. A decision to rerun them must be meant for
 // them: [MustRecompute] from a policy, their kind or tag in Options.Rerun, or a
 // pattern whose last segment is their kind. [PreferRecompute], which [Full] and

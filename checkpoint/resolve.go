@@ -42,10 +42,10 @@ func Resolve(g *graph.Graph, o Options) (*graph.Plan, error) {
 }
 
 func follower(n *graph.Node) string {
-	if n.IsView() {
-		return "a view follows "
+	if _, ok := n.Op.(graph.Waiter); ok {
+		return "a wait follows "
 	}
-	return "a wait follows "
+	return "a view follows "
 }
 
 // resolver makes one plan.

@@ -31,8 +31,8 @@ func (f *forward) savedByDefault(n *graph.Node) string {
 		return defaultPrefix + "collectives are not rerun"
 	case isHostResult(n):
 		return defaultPrefix + "host results are saved"
-	case isInteger(n) && f.anyReader(n, isHostResult):
-		return defaultPrefix + "what a host result is made of is saved"
+	case isInteger(n) && f.anyReader(n, countsRows):
+		return defaultPrefix + "routing counts are saved"
 	}
 	return ""
 }
@@ -49,6 +49,12 @@ func isHostResult(n *graph.Node) bool {
 	return false
 }
 
+// countsRows reports whether n is on the way of routing counts: exchanged between
+// ranks, or read by the host.
+func countsRows(n *graph.Node) bool {
+	return isHostResult(n) || n.Effects.Has(graph.Collective) && isInteger(n)
+}
+
 func isInteger(n *graph.Node) bool {
 	for _, s := range n.Out {
 		if s.DType.IsFloat() {
@@ -59,14 +65,14 @@ func isInteger(n *graph.Node) bool {
 }
 
 // readOutside returns the border rule if something outside of region reads n,
-// itself or through views and waits, or "". Without a region there is no
-// outside.
+// itself or through views and waits, or "". Outside of all regions there is no
+// border, but whoever runs the program reads its outputs.
 func (f *forward) readOutside(n *graph.Node, region *graph.Region) string {
-	if region == nil {
-		return ""
-	}
 	if output := f.output[n.ID]; output != "" {
 		return rulePrefix + "it is the output " + output
+	}
+	if region == nil {
+		return ""
 	}
 	reader := ""
 	f.anyReader(n, func(u *graph.Node) bool {
@@ -123,25 +129,13 @@ func newForward(g *graph.Graph) *forward {
 	return f
 }
 
-// follows returns the input whose decision n follows, or nil.
+// follows returns the input whose decision n follows, or nil. A wait is a view
+// of what its collective will have written.
 func follows(n *graph.Node) *graph.Node {
 	if n.IsView() {
 		return n.In[0].Node
 	}
-	if isAsynchronous(n) {
-		return nil
-	}
-	for _, e := range n.In {
-		if isAsynchronous(e.Node) {
-			return e.Node
-		}
-	}
 	return nil
-}
-
-func isAsynchronous(n *graph.Node) bool {
-	_, ok := n.Op.(graph.Asynchronous)
-	return ok
 }
 
 // anyReader reports whether pred holds for a live reader of n, or of a view or
@@ -151,8 +145,7 @@ func (f *forward) anyReader(n *graph.Node, pred func(*graph.Node) bool) bool {
 		if u.Phase == graph.Backward || !f.live[u.ID] {
 			continue
 		}
-		passesOn := u.IsView() && u.In[0].Node == n || isAsynchronous(n) && !isAsynchronous(u)
-		if pred(u) || passesOn && f.anyReader(u, pred) {
+		if pred(u) || follows(u) == n && f.anyReader(u, pred) {
 			return true
 		}
 	}
