@@ -128,6 +128,22 @@ func TestDirReplaces(t *testing.T) {
 		})
 }
 
+func TestDirNew(t *testing.T) {
+	matrix(t,
+		func(string) {},
+		func(fs *crashfs.FS, folder string) error { return buildDir(fs, filepath.Join(folder, "d"), "new") },
+		func(folder string, err error) error {
+			content, readErr := dirContent(filepath.Join(folder, "d"))
+			if readErr == nil && content == "new" {
+				return nil
+			}
+			if _, statErr := os.Stat(filepath.Join(folder, "d")); err == nil || !errors.Is(statErr, os.ErrNotExist) {
+				return fmt.Errorf("%q, %v", content, readErr)
+			}
+			return nil
+		})
+}
+
 func TestRecoverSurvives(t *testing.T) {
 	matrix(t,
 		func(folder string) {
