@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
+	"unicode"
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/internal/safetensors"
@@ -67,6 +69,9 @@ func (s *State) open() error {
 	}
 	s.StateMeta = s.index.StateMeta
 	for _, f := range s.index.Files {
+		if f.Name != filepath.Base(f.Name) || strings.ContainsFunc(f.Name, unicode.IsControl) || s.files[f.Name] != nil {
+			return s.broken(indexFile, fmt.Errorf("%q is not the name of one file in the folder", f.Name))
+		}
 		if err := s.openFile(f); err != nil {
 			return s.broken(f.Name, err)
 		}
@@ -87,9 +92,6 @@ func (s *State) open() error {
 }
 
 func (s *State) openFile(f indexedFile) error {
-	if !filepath.IsLocal(f.Name) || s.files[f.Name] != nil {
-		return errors.New("is not the name of one file in the folder")
-	}
 	path := filepath.Join(s.path, f.Name)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -113,14 +115,14 @@ func (s *State) openFile(f indexedFile) error {
 func (s *State) addTensor(t indexedTensor) error {
 	file, ok := s.files[t.File]
 	if !ok {
-		return fmt.Errorf("%s is in %s, which is not a file of the state", t.Name, t.File)
+		return fmt.Errorf("%q is in %q, which is not a file of the state", t.Name, t.File)
 	}
 	e, ok := file.Lookup(t.Name)
 	if !ok || e.DType.String() != t.DType || !slices.Equal(e.Shape, t.Shape) || e.Offset != t.Offset || e.Bytes != t.Bytes {
-		return fmt.Errorf("%s is not what %s holds", t.Name, t.File)
+		return fmt.Errorf("%q is not what %s holds", t.Name, t.File)
 	}
 	if _, twice := s.tensors[t.Name]; twice {
-		return fmt.Errorf("%s is listed twice", t.Name)
+		return fmt.Errorf("%q is listed twice", t.Name)
 	}
 	s.tensors[t.Name] = t
 	return nil
