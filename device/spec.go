@@ -53,14 +53,6 @@ func (s Spec) Len() int {
 // Bytes is the size of the tensor, at the bound for dynamic rows.
 func (s Spec) Bytes() int64 { return int64(s.Len()) * int64(s.DType.Size()) }
 
-// BytesAt is the size with the given number of live rows.
-func (s Spec) BytesAt(rows int) int64 {
-	if s.Rows == 0 || len(s.Shape) == 0 || s.Shape[0] == 0 {
-		return s.Bytes()
-	}
-	return s.Bytes() / int64(s.Shape[0]) * int64(rows)
-}
-
 // Last is the extent of the last dimension, 1 for a scalar.
 func (s Spec) Last() int {
 	if len(s.Shape) == 0 {

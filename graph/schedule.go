@@ -189,7 +189,7 @@ func (s *scheduler) emit(n *Node, kind StepKind) {
 	}
 	step.out = s.current[n.ID]
 	if w := n.Op.Workspace(n.inputSpecs(), s.workers); w > 0 {
-		step.workspace = &Storage{Begin: step.Index, End: step.Index, bytes: w, workspace: true, Edge: Edge{n, 0}}
+		step.workspace = &Storage{Begin: step.Index, End: step.Index, bytes: w, workspace: true, workers: s.workers, Edge: Edge{n, 0}}
 		s.storages = append(s.storages, step.workspace)
 	}
 }
@@ -257,8 +257,11 @@ func (s *scheduler) read(e Edge, step int) operand {
 
 // fetch keeps the outputs alive to the end.
 func (s *scheduler) fetch() {
+	end := len(s.steps) + 1
 	for _, o := range s.g.Outputs {
-		s.read(o.Edge, len(s.steps)+1)
+		if st := s.read(o.Edge, 0).storage; st != nil {
+			st.End = end
+		}
 	}
 }
 

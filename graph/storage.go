@@ -18,13 +18,16 @@ type Storage struct {
 
 	bytes     int64
 	workspace bool
+	workers   int // for workspace: whose size may depend on it
 	reads     int
+	lastStep  int       // last step that reads it, 0 if only the reading of outputs does
 	producer  *Step     // nil for inputs
 	placed    *Variable // lives in this variable instead of the arena
 }
 
 func (st *Storage) read(step int) {
 	st.End = max(st.End, step)
+	st.lastStep = max(st.lastStep, step)
 	st.reads++
 }
 
@@ -36,19 +39,29 @@ func (st *Storage) Workspace() bool { return st.workspace }
 
 // bytesAt is the size with the given live rows.
 func (st *Storage) bytesAt(counts Counts) int64 {
-	s := st.Edge.Spec()
-	if st.workspace || s.Rows == 0 {
-		return st.bytes
+	if st.workspace {
+		in := st.Edge.Node.inputSpecs()
+		for i := range in {
+			in[i] = counts.narrow(in[i])
+		}
+		return st.Edge.Node.Op.Workspace(in, st.workers)
 	}
-	n, ok := counts[s.Rows]
-	if !ok {
-		return st.bytes
-	}
-	return s.BytesAt(n)
+	return counts.narrow(st.Edge.Spec()).Bytes()
 }
 
 // Counts gives live row counts. A count that is missing means the bound.
 type Counts map[device.Rows]int
+
+// narrow returns a spec with its live rows in place of the bound.
+func (c Counts) narrow(s device.Spec) device.Spec {
+	n, ok := c[s.Rows]
+	if s.Rows == 0 || !ok {
+		return s
+	}
+	s = s.WithShape(s.Shape...)
+	s.Shape[0] = n
+	return s
+}
 
 // finish settles the storages once all readers are known: outputs nobody reads
 // are dropped where the op allows it, assignments to scratch variables are
@@ -69,7 +82,7 @@ func (s *scheduler) finish() {
 			continue
 		}
 		n := st.Edge.Node
-		st.Saved = !st.workspace && !st.Rerun && n.IsOp() && n.Phase == Forward && st.Begin < boundary && st.End >= boundary
+		st.Saved = !st.workspace && !st.Rerun && n.IsOp() && n.Phase == Forward && st.Begin < boundary && st.lastStep >= boundary
 		live = append(live, st)
 	}
 	s.storages = live
@@ -154,6 +167,6 @@ func (s *scheduler) removeElided() {
 	renumber[len(renumber)-1] = len(steps) + 1
 	s.steps = steps
 	for _, st := range s.storages {
-		st.Begin, st.End = renumber[st.Begin], renumber[st.End]
+		st.Begin, st.End, st.lastStep = renumber[st.Begin], renumber[st.End], renumber[st.lastStep]
 	}
 }

@@ -1,0 +1,100 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lethe-go/lethe/device"
+)
+
+// exchange is an asynchronous copy, as a collective would be.
+type exchange struct {
+	Pure
+	delay time.Duration
+	fail  error
+}
+
+func (exchange) Kind() string                                    { return "exchange" }
+func (exchange) Lane() Lane                                      { return "link" }
+func (exchange) Cost(in []device.Spec) Cost                      { return Traffic(0, in, in) }
+func (exchange) Outputs(in []device.Spec) ([]device.Spec, error) { return in, nil }
+func (e exchange) Run(x *Exec, out, in []device.Tensor) error {
+	time.Sleep(e.delay)
+	x.Copy(out[0], in[0])
+	return e.fail
+}
+
+// await is the Wait behind an exchange.
+type await struct{ Pure }
+
+func (await) Kind() string                                      { return "wait" }
+func (await) Waits()                                            {}
+func (await) Cost([]device.Spec) Cost                           { return Cost{} }
+func (await) Outputs(in []device.Spec) ([]device.Spec, error)   { return in, nil }
+func (await) View(in device.Tensor) device.Tensor               { return in }
+func (await) Run(*Exec, []device.Tensor, []device.Tensor) error { return nil }
+
+func exchanging(t *testing.T, e exchange) (*Builder, Value) {
+	b := New(newStore(t, 1))
+	x := b.Input("x", device.Float32, 64)
+	sent := Add(x, x)
+	pending := b.Apply(e, sent)
+	beside := Add(x, sent) // overlaps the exchange
+	y := Add(b.Apply(await{}, pending), beside)
+	b.Output("y", y)
+	return b, sent
+}
+
+func TestInFlightBuffersLiveUntilWait(t *testing.T) {
+	b, _ := exchanging(t, exchange{delay: 5 * time.Millisecond})
+	m := newMachine(t, b)
+	var wait *Step
+	for _, s := range m.Program().Steps {
+		if s.Kind == Wait {
+			wait = s
+		}
+	}
+	for _, s := range m.Program().Storages {
+		if n := s.Edge.Node; (n.Name == "add:0" || n.Kind == "exchange") && s.End < wait.Index {
+			t.Errorf("%s dies at step %d, before the wait at %d", n.Name, s.End, wait.Index)
+		}
+	}
+	checkPlacement(t, m.Program())
+	in := device.Elements[float32](m.Input("x"))
+	for i := range in {
+		in[i] = float32(i)
+	}
+	for range 3 {
+		if err := m.Run(context.Background(), RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range device.Elements[float32](m.Output("y")) {
+			if v != 5*float32(i) {
+				t.Fatalf("y[%d] = %v, want %v", i, v, 5*i)
+			}
+		}
+	}
+}
+
+func TestLaneErrorsAndCancellation(t *testing.T) {
+	broken := errors.New("link broken")
+	b, _ := exchanging(t, exchange{fail: broken})
+	m := newMachine(t, b)
+	for range 2 {
+		if err := m.Run(context.Background(), RunOptions{}); !errors.Is(err, broken) {
+			t.Errorf("error %v, want the lane's", err)
+		}
+	}
+	b, _ = exchanging(t, exchange{delay: 20 * time.Millisecond})
+	m = newMachine(t, b)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if err := m.Run(ctx, RunOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the deadline", err)
+	}
+	if err := m.Run(context.Background(), RunOptions{}); err != nil {
+		t.Errorf("the run after a cancelled one: %v", err)
+	}
+}
