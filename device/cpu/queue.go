@@ -13,12 +13,11 @@ type float interface{ float32 | float64 }
 // returns. The argument blocks of kernels live here, one set per element type,
 // so that a warm kernel allocates nothing.
 type queue struct {
-	device.Kernels // TEMPORARY: until every kernel exists
-	dev            *Device
-	err            error // first error since Sync
-	f32            tasks[float32]
-	f64            tasks[float64]
-	bytes          byteTasks
+	dev   *Device
+	err   error // first error since Sync
+	f32   tasks[float32]
+	f64   tasks[float64]
+	bytes byteTasks
 
 	scratch  []*buffer // one per worker, grown by reserve
 	partials *buffer   // of sums, grown by reservePartials
