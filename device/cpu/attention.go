@@ -215,8 +215,8 @@ func (t *attentionForward[T]) tile(w *forwardScratch[T], batch, head, first int,
 // maximum, and rescales what was summed under an older maximum.
 func (t *attentionForward[T]) online(w *forwardScratch[T], row int, scores []T) {
 	before := w.max[row]
-	now := max(before, maximum(scores))
-	sum := expScaled(scores, 1, -now)
+	now := max(before, scoreMaximum(t.q.dev.level, scores))
+	sum := scoreExp(t.q.dev.level, scores, 1, -now)
 	if now != before {
 		w.max[row] = now
 		shrink := T(math.Exp(float64(before - now)))

@@ -64,7 +64,7 @@ func (t *attentionDelta[T]) do(_, i int) {
 	for r := tile * queryTile; r < min((tile+1)*queryTile, t.queries); r++ {
 		o := unsafe.Slice((*T)(t.out.at(batch, r, head)), t.width)
 		do := unsafe.Slice((*T)(t.dout.at(batch, r, head)), t.width)
-		delta[r] = dotWide(o, do)
+		delta[r] = T(dotRow(o, do))
 		clear(unsafe.Slice((*T)(t.dquery.at(batch, r, head)), t.queryWidth))
 	}
 }
@@ -185,8 +185,7 @@ func (t *attentionBackward[T]) scores(w *backwardScratch[T], batch, head int, c 
 		p, dp := w.p[r*keyTile:][:keys], w.dp[r*keyTile:][:keys]
 		lo, hi := span.within(c.key, c.keyEnd)
 		if lo < hi {
-			expScaled(p[lo:hi], t.scale, -t.lse[at+r])
-			scoreGradient(dp[lo:hi], p[lo:hi], t.delta[at+r], t.scale)
+			scoreGradient(t.q.dev.level, p[lo:hi], dp[lo:hi], t.scale, -t.lse[at+r], t.delta[at+r])
 		}
 		clear(p[:lo])
 		clear(p[hi:])
@@ -207,21 +206,4 @@ func (t *attentionBackward[T]) await(turn *int32, batch, queryIndex, keyIndex in
 			runtime.Gosched()
 		}
 	}
-}
-
-// dotWide is Σ a·b with float64 sums: four of them, to be added in one order.
-func dotWide[T float](a, b []T) T {
-	b = b[:len(a)]
-	var s [4]float64
-	i := 0
-	for ; i+4 <= len(a); i += 4 {
-		s[0] += float64(a[i]) * float64(b[i])
-		s[1] += float64(a[i+1]) * float64(b[i+1])
-		s[2] += float64(a[i+2]) * float64(b[i+2])
-		s[3] += float64(a[i+3]) * float64(b[i+3])
-	}
-	for ; i < len(a); i++ {
-		s[0] += float64(a[i]) * float64(b[i])
-	}
-	return T((s[0] + s[2]) + (s[1] + s[3]))
 }

@@ -1,28 +1,38 @@
 package cpu
 
-import "math"
+// Rows of a score tile. Each of these has an AVX2 version for float32, chosen
+// by the level; it sums in other lanes and fuses, so bits differ between levels.
 
-// maximum is the largest element of x, −Inf if there is none. NaN is passed
-// over: it comes back out of the exponential.
-func maximum[T float](x []T) T {
-	m := T(math.Inf(-1))
-	for _, v := range x {
-		if v > m {
-			m = v
-		}
+// scoreMaximum is the largest element of a row with at least one; a NaN that it
+// passes over comes back out of scoreExp.
+func scoreMaximum[T float](l level, x []T) T {
+	if m, ok := scoreMaximumVector(l, x); ok {
+		return m
 	}
-	return m
+	return rowMaximum(x)
 }
 
-// expScaled computes x = exp(scale·x + shift) in place and returns the sum.
-func expScaled[T float](x []T, scale, shift T) T {
-	var sum T
-	for i, v := range x {
-		e := T(math.Exp(float64(scale*v + shift)))
-		x[i] = e
-		sum += e
+// scoreExp computes x = exp(scale·x + shift) and returns the sum.
+func scoreExp[T float](l level, x []T, scale, shift T) T {
+	if sum, ok := scoreExpVector(l, x, scale, shift); ok {
+		return sum
 	}
-	return sum
+	expRow(x, x, scale, shift)
+	return T(sumRow(x))
+}
+
+// scoreGradient takes a row p of q·kᵀ and a row dp of dout·vᵀ and computes the
+// probabilities p = exp(scale·p + shift), and in dp the gradient of q·kᵀ,
+// scale·p·(dp − delta).
+func scoreGradient[T float](l level, p, dp []T, scale, shift, delta T) {
+	if scoreGradientVector(l, p, dp, scale, shift, delta) {
+		return
+	}
+	expRow(p, p, scale, shift)
+	dp = dp[:len(p)]
+	for i, v := range p {
+		dp[i] = scale * v * (dp[i] - delta)
+	}
 }
 
 // scaled computes dst = factor·x.
@@ -30,14 +40,5 @@ func scaled[T float](dst, x []T, factor T) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] = factor * v
-	}
-}
-
-// scoreGradient turns dp, the gradient of a row of probabilities p, into the
-// gradient of scale times that row's scores: scale·p·(dp − delta).
-func scoreGradient[T float](dp, p []T, delta, scale T) {
-	dp = dp[:len(p)]
-	for i, v := range p {
-		dp[i] = scale * v * (dp[i] - delta)
 	}
 }
