@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/lethe-go/lethe/train"
+)
+
+var planCommand = command{
+	name:  "plan",
+	usage: "--config FILE [--json] [--explain NAME] [--section.key=value …]",
+	about: "compare memory and recomputation of every mode, without running a step",
+	details: `Builds and compiles the Programs of the config under each activation
+checkpointing mode. Nothing is allocated, so the model may be of any size.
+
+  saved_bytes       carried over from forward to backward of one microbatch
+  peak_bytes        most bytes alive in the arena at one time
+  arena_bytes       size of the arena: the peak and what placement loses
+  recomputed_flops  operations that run a second time in one optimizer step
+  recomputed_pct    their share of the forward passes, in percent
+
+--json prints one JSON object a row with these keys. --explain NAME tells what
+becomes of each forward value whose fully qualified name the pattern matches under
+the config's own mode, and who decided it; --explain "*" tells it of all.
+
+Examples:
+  lethe plan --config configs/llama3_debug.toml
+  lethe plan --config configs/llama3_debug.toml --explain layers.0.attention
+  lethe plan --config configs/llama3_debug.toml --model.flavor=8B --training.seq_len=8192 --json
+`,
+	run: runPlan,
+}
+
+func runPlan(_ context.Context, args []string, out io.Writer) (int, error) {
+	a, err := parseConfigArgs(args, []string{"json"}, []string{"explain"})
+	if err != nil {
+		return 0, err
+	}
+	name, explain := a.flags["explain"]
+	_, asJSON := a.flags["json"]
+	if explain && asJSON {
+		return 0, usagef("--json and --explain cannot be used together")
+	}
+	c, err := a.load()
+	if err != nil {
+		return 0, err
+	}
+	r, err := train.PlanReportFor(c, train.Options{})
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case asJSON:
+		return exitDone, printJSON(out, r)
+	case explain:
+		return exitDone, printExplanation(out, r, name)
+	}
+	return exitDone, printTable(out, r, c)
+}
+
+func printJSON(out io.Writer, r *train.PlanReport) error {
+	e := json.NewEncoder(out)
+	for _, row := range r.Rows {
+		if err := e.Encode(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printExplanation(out io.Writer, r *train.PlanReport, name string) error {
+	report := r.Explanation.Filter(name)
+	if len(report.Lines) == 0 {
+		return usagef("--explain %q matches no value of the forward graph: write scopes and kinds joined by dots, such as layers.0.attention or layers.*.feed_forward.matmul", name)
+	}
+	_, err := fmt.Fprint(out, report)
+	return err
+}
+
+func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
+	fmt.Fprintf(out, "%s, %d parameters, %s; %d × %d tokens in %d microbatches a step\n", r.Model.Name(), r.Model.Parameters(), c.Training.DType,
+		c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
+	fmt.Fprintf(out, "%d bytes are persistent in every mode: parameters, gradients, moments, tables\n\n", r.PersistentBytes)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "mode\tsaved_bytes\tpeak_bytes\tarena_bytes\trecomputed_flops\trecomputed_pct\t")
+	for _, row := range r.Rows {
+		mark := ""
+		if row.Mode == c.ActivationCheckpoint.Mode {
+			mark = "*"
+		}
+		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%.4g\t%.2f\t\n", mark, row.Mode, row.SavedBytes, row.PeakBytes, row.ArenaBytes, row.RecomputedFLOPs, row.RecomputedPct)
+	}
+	w.Flush()
+	_, err := fmt.Fprintln(out, "\n* is the mode of this config")
+	return err
+}

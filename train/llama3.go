@@ -1,0 +1,40 @@
+package train
+
+import (
+	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/model/llama3"
+)
+
+func init() {
+	families["llama3"] = func(flavor string, dtype device.DType) (Model, error) {
+		c, err := llama3.Flavor(flavor)
+		c.DType = dtype
+		return Llama3(flavor, c), err
+	}
+}
+
+// Llama3 makes a Model of a llama3 configuration; flavor is its name in reports.
+// The dtype must be the one that is trained.
+func Llama3(flavor string, c llama3.Config) Model { return llama3Model{c, flavor} }
+
+type llama3Model struct {
+	config llama3.Config
+	flavor string
+}
+
+func (m llama3Model) Name() string                     { return "llama3 " + m.flavor }
+func (m llama3Model) Vocab() int                       { return m.config.Vocab }
+func (m llama3Model) Parameters() int64                { return m.config.Parameters() }
+func (m llama3Model) FLOPsPerToken(seqLen int) float64 { return m.config.FLOPsPerToken(seqLen) }
+
+func (m llama3Model) Build(b *graph.Builder, in Inputs, policy graph.Policy) {
+	c := m.config
+	if !in.Training {
+		c.Dropout = 0
+	}
+	llama3.Build(b, c, llama3.Inputs{
+		Tokens: in.Tokens, Labels: in.Labels, Positions: in.Positions, DocumentStart: in.DocumentStart, Scale: in.Scale,
+	}, func(int) checkpoint.Policy { return policy })
+}

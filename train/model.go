@@ -1,0 +1,90 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+)
+
+// Model is what a Trainer trains. It is asked to build itself several times,
+// once for each Program, and must build the same forward graph each time.
+type Model interface {
+	// Name is what reports call the model, such as "llama3 debugmodel".
+	Name() string
+
+	// Vocab is the number of token ids; at least the tokenizer's.
+	Vocab() int
+
+	// Parameters is the number of trained numbers.
+	Parameters() int64
+
+	// FLOPsPerToken is what one token of a sequence of seqLen costs in forward and
+	// backward by the model's definition: the numerator of MFU.
+	FLOPsPerToken(seqLen int) float64
+
+	// Build adds the model to b and its losses by b.AddLoss. Each layer goes into
+	// a checkpoint.Region with the given policy.
+	Build(b *graph.Builder, in Inputs, policy graph.Policy)
+}
+
+// Inputs are what a microbatch feeds to a model.
+type Inputs struct {
+	// Tokens are the ids, Labels the ids to predict or data.Ignore, Positions the
+	// place of each token in its document and DocumentStart the column at which
+	// that document begins in its row: int32 [batch, seq_len], see data.Batch.
+	Tokens, Labels, Positions, DocumentStart graph.Value
+	// Scale is a scalar of the trained dtype: one over the valid labels of the
+	// whole optimizer step. A loss is Scale times a sum over tokens, so that the
+	// gradients of microbatches add up to that of the step.
+	Scale graph.Value
+	// Training is false when held-out data is measured: no dropout then.
+	Training bool
+}
+
+// families make a model of a family from its flavor.
+var families = map[string]func(flavor string, dtype device.DType) (Model, error){}
+
+// newModel returns the model that a config names.
+func newModel(c Config, dtype device.DType) (Model, error) {
+	family, ok := families[c.Model.Name]
+	if !ok {
+		names := slices.Sorted(maps.Keys(families))
+		fix := "known are " + quote(names...)
+		if name, ok := nearest(c.Model.Name, names); ok {
+			fix += fmt.Sprintf("; did you mean %q?", name)
+		}
+		return nil, fmt.Errorf("train: config: model.name: unknown name: %q; %s", c.Model.Name, fix)
+	}
+	m, err := family(c.Model.Flavor, dtype)
+	if err != nil {
+		return nil, fmt.Errorf("train: config: model.flavor: %w", err)
+	}
+	return m, nil
+}
+
+// policy of every layer under an activation checkpointing mode.
+func policy(mode string) graph.Policy {
+	switch mode {
+	case "full":
+		return checkpoint.Full()
+	case "selective":
+		return checkpoint.Selective()
+	}
+	return checkpoint.None()
+}
+
+// resolve makes the plan for a finished graph: the policies of its layers, and
+// what the config says by name.
+func resolve(g *graph.Graph, c ActivationCheckpointConfig) (*graph.Plan, error) {
+	plan, err := checkpoint.Resolve(g, checkpoint.Options{
+		ForceRecompute: c.ForceRecompute, Save: c.Save, Rerun: c.Rerun,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("train: config: activation_checkpoint: %w", err)
+	}
+	return plan, nil
+}

@@ -1,0 +1,118 @@
+package train
+
+import (
+	"errors"
+
+	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/graph"
+)
+
+// PlanRow is what one activation checkpointing mode would cost.
+type PlanRow struct {
+	Mode string `json:"mode"`
+	// Bytes that are carried over from forward to backward of one microbatch.
+	SavedBytes int64 `json:"saved_bytes"`
+	// Most bytes that are alive in the arena at one time, over all Programs.
+	PeakBytes int64 `json:"peak_bytes"`
+	// Size of the arena: the peak and what placement loses.
+	ArenaBytes int64 `json:"arena_bytes"`
+	// Floating-point operations that run a second time in one optimizer step, and
+	// their share of those of its forward passes.
+	RecomputedFLOPs float64 `json:"recomputed_flops"`
+	RecomputedPct   float64 `json:"recomputed_pct"`
+}
+
+// PlanReport compares the modes before anything is allocated or run.
+type PlanReport struct {
+	Model Model
+	Rows  []PlanRow // in the order none, selective, full
+	// PersistentBytes are held beside the arena in every mode: parameters,
+	// gradients, moments and tables.
+	PersistentBytes int64
+	// Explanation tells for each value of the config's own mode what becomes of
+	// it, and why.
+	Explanation checkpoint.Report
+}
+
+// PlanReportFor builds and compiles the Programs of a config under every mode. It
+// allocates none of their memory, so it works for models of any size.
+func PlanReportFor(c Config, o Options) (*PlanReport, error) {
+	r, err := planReport(c, o)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return r, nil
+}
+
+func planReport(c Config, o Options) (*PlanReport, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	dev := o.Device
+	if dev == nil {
+		own, err := cpu.New(cpu.Options{Workers: c.Training.Threads})
+		if err != nil {
+			return nil, err
+		}
+		defer own.Close()
+		dev = own
+	}
+	r := &PlanReport{}
+	for _, mode := range []string{"none", "selective", "full"} {
+		of := c
+		of.ActivationCheckpoint.Mode = mode
+		store := graph.NewStore(dev, graph.StoreOptions{Seed: uint64(c.Training.Seed)})
+		compiler, err := newCompiler(of, o.Model, store)
+		if err != nil {
+			return nil, err
+		}
+		p, _, err := compiler.compile()
+		if err != nil {
+			return nil, err
+		}
+		u := p.usage(of.Training.Microbatches())
+		r.Model, r.PersistentBytes = compiler.model, store.Bytes()
+		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.recomputedFLOPs, u.recomputedPct()})
+		if mode == c.ActivationCheckpoint.Mode {
+			r.Explanation = checkpoint.Explain(p.first.Graph, p.first.Plan)
+		}
+	}
+	if len(r.Rows) == 0 {
+		return nil, errors.New("train: no modes")
+	}
+	return r, nil
+}
+
+// usage is what the Programs of a run need: memory at the most, operations and
+// host synchronizations of one optimizer step. With dynamic rows it is the bound.
+type usage struct {
+	savedBytes, peakBytes, arenaBytes            int64
+	forwardFLOPs, executedFLOPs, recomputedFLOPs float64
+	hostSyncs                                    int
+}
+
+func (p *programs) usage(microbatches int) usage {
+	var u usage
+	for _, q := range p.all() {
+		m := q.Bound()
+		u.peakBytes, u.arenaBytes = max(u.peakBytes, m.Peak), max(u.arenaBytes, m.Arena)
+		n := float64(p.stepCount(q, microbatches))
+		u.executedFLOPs += n * q.ExecutedFLOPs()
+		u.recomputedFLOPs += n * q.RecomputedFLOPs()
+		u.hostSyncs += int(n) * q.HostSyncs()
+		if q == p.first || q == p.more {
+			u.savedBytes = max(u.savedBytes, m.Saved)
+			u.forwardFLOPs += n * q.ForwardFLOPs()
+		}
+	}
+	return u
+}
+
+// recomputedPct is the share of the forward pass that runs again.
+func (u usage) recomputedPct() float64 {
+	if u.forwardFLOPs == 0 {
+		return 0
+	}
+	return 100 * u.recomputedFLOPs / u.forwardFLOPs
+}
