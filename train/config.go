@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 // Config is everything a run is told. Its sections and keys are those of the
@@ -202,6 +203,14 @@ func (c TrainingConfig) Microbatches() int {
 		return 1
 	}
 	return c.GlobalBatchSize / c.LocalBatchSize
+}
+
+// StatePath is the folder of the run's states.
+func (c Config) StatePath() string {
+	if filepath.IsAbs(c.State.Folder) {
+		return c.State.Folder
+	}
+	return filepath.Join(c.Job.DumpFolder, c.State.Folder)
 }
 
 // StringList is a list of strings that TOML may also give as one string.
