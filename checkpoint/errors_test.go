@@ -48,6 +48,8 @@ func TestErrors(t *testing.T) {
 			[]string{`force_recompute "moe.ruoter.gate" matches nothing`, "near names: moe.router.gate"}},
 		{"unknown pattern with a star", checkpoint.Full(), checkpoint.Options{ForceRecompute: []string{"layer.*.attention"}},
 			[]string{"near names: layers.*.attention"}},
+		{"a segment left out", checkpoint.Full(), checkpoint.Options{ForceRecompute: []string{"moe.gate"}},
+			[]string{"near names: moe.router.gate"}},
 		{"unknown kind", checkpoint.Full(), checkpoint.Options{Save: []string{"matmull"}}, []string{`save "matmull" matches nothing`, "near names: matmul"}},
 		{"unknown tag", checkpoint.Full(), checkpoint.Options{Rerun: []string{"attn_ou"}}, []string{"near names: attn_out"}},
 		{"nothing near", checkpoint.Full(), checkpoint.Options{Rerun: []string{"convolution"}}, []string{`rerun "convolution" matches nothing`, "remove it"}},

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,39 +60,59 @@ func withoutIndex(segment string) string {
 	return kind
 }
 
-// near returns the runs of segments in the graph's names that resemble p.
+// near returns at most three runs of segments in the graph's names that resemble
+// p: a few letters differ, or a segment between p's is left out.
 func (p pattern) near(nodes []*graph.Node) []string {
 	runs := map[string]bool{}
 	for _, n := range nodes {
 		segments := strings.Split(n.Name, ".")
 		segments[len(segments)-1] = withoutIndex(segments[len(segments)-1])
-		for i := 0; i+len(p) <= len(segments); i++ {
-			run := slices.Clone(segments[i : i+len(p)])
-			for j, want := range p {
-				if want == "*" {
-					run[j] = "*"
-				}
+		for i := range segments {
+			if i+len(p) <= len(segments) {
+				runs[p.like(segments[i:i+len(p)])] = true
 			}
-			runs[strings.Join(run, ".")] = true
+			if i+len(p) < len(segments) && p.skips(segments[i:i+len(p)+1]) {
+				return []string{strings.Join(segments[i:i+len(p)+1], ".")}
+			}
 		}
 	}
 	return nearest(strings.Join(p, "."), runs)
 }
 
-// nearest returns at most three of the names, those that take the fewest edits
+// like joins a run, with "*" wherever p has it.
+func (p pattern) like(run []string) string {
+	run = slices.Clone(run)
+	for i, want := range p {
+		if want == "*" {
+			run[i] = "*"
+		}
+	}
+	return strings.Join(run, ".")
+}
+
+// skips reports whether the run is p with one more segment inside.
+func (p pattern) skips(run []string) bool {
+	i := 0
+	for i < len(p) && p[i] == run[i] {
+		i++
+	}
+	return 0 < i && i < len(p) && slices.Equal(p[i:], run[i+1:])
+}
+
+// nearest returns at most three of the names: those that take the fewest edits
 // to become text.
 func nearest(text string, names map[string]bool) []string {
-	distance := map[string]int{}
+	best := max(2, len(text)/3)
 	var close []string
 	for name := range names {
-		if d := edits(text, name); d <= max(2, len(text)/3) {
-			distance[name] = d
+		switch d := edits(text, name); {
+		case d < best:
+			best, close = d, []string{name}
+		case d == best:
 			close = append(close, name)
 		}
 	}
-	slices.SortFunc(close, func(a, b string) int {
-		return cmp.Or(cmp.Compare(distance[a], distance[b]), cmp.Compare(a, b))
-	})
+	slices.Sort(close)
 	return close[:min(3, len(close))]
 }
 

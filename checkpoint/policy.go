@@ -44,8 +44,7 @@ func Region(b *graph.Builder, policy Policy, f func()) { b.Region(policy, f) }
 // Name tags v for SaveNames, Override, Options.Save and Options.Rerun, and
 // returns v. Tags belong to an op: they count for all of its outputs.
 func Name(v graph.Value, tag string) graph.Value {
-	// Tag takes everything from v; its Builder only says where the method is.
-	return new(graph.Builder).Tag(v, tag)
+	return graph.At(v).Tag(v, tag)
 }
 
 // None saves everything, also inside a region that would recompute. What
@@ -103,7 +102,7 @@ func First(policies ...Policy) Policy {
 // or recomputing it: Resolve returns an error that names both otherwise.
 //
 //	checkpoint.Override(checkpoint.Selective(), map[string]checkpoint.Decision{
-//		"matmul":   checkpoint.MustSave,      // all of them, not every second
+//		"matmul":     checkpoint.MustSave,      // all of them, not every second
 //		"all_to_all": checkpoint.MustRecompute, // communicate again
 //	})
 func Override(p Policy, byName map[string]Decision) Policy {
