@@ -170,7 +170,7 @@ func (l *loop) save() error {
 		if err := l.Save(); err != nil {
 			return err
 		}
-		l.print("state:   step %d saved in %s", l.step, l.config.stateFolder().Path)
+		l.print("state:   step %d saved in %s", l.step, l.config.StatePath())
 		return nil
 	})
 }
@@ -210,7 +210,7 @@ func (l *loop) stop(ctx context.Context) error {
 
 // orStop turns the error of what ctx interrupted into an orderly end.
 func (l *loop) orStop(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return l.stop(ctx)
 	}
 	return err

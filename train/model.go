@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,16 +51,12 @@ var families = map[string]func(flavor string, dtype device.DType) (Model, error)
 
 // newModel returns the model that a config names.
 func newModel(c Config, dtype device.DType) (Model, error) {
-	family, ok := families[c.Model.Name]
-	if !ok {
-		names := slices.Sorted(maps.Keys(families))
-		fix := "known are " + quote(names...)
-		if name, ok := nearest(c.Model.Name, names); ok {
-			fix += fmt.Sprintf("; did you mean %q?", name)
-		}
-		return nil, fmt.Errorf("train: config: model.name: unknown name: %q; %s", c.Model.Name, fix)
+	v := validator{}
+	v.oneOf("model.name", c.Model.Name, slices.Sorted(maps.Keys(families)))
+	if len(v.errs) > 0 {
+		return nil, errors.Join(v.errs...)
 	}
-	m, err := family(c.Model.Flavor, dtype)
+	m, err := families[c.Model.Name](c.Model.Flavor, dtype)
 	if err != nil {
 		return nil, fmt.Errorf("train: config: model.flavor: %w", err)
 	}

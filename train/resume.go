@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"unsafe"
 
 	"github.com/lethe-go/lethe/data"
@@ -13,11 +12,7 @@ import (
 
 // stateFolder is where the run's states are.
 func (c Config) stateFolder() StateFolder {
-	path := c.State.Folder
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(c.Job.DumpFolder, path)
-	}
-	return StateFolder{Path: path, KeepLatest: c.State.KeepLatestK}
+	return StateFolder{Path: c.StatePath(), KeepLatest: c.State.KeepLatestK}
 }
 
 // Save writes the state: parameters, moments, step and the loader's position.
