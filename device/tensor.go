@@ -112,8 +112,12 @@ func (t Tensor) Extent() (lo, hi int64) {
 	return t.offset, t.offset + int64(last+1)*int64(t.dtype.Size())
 }
 
-// Pointer is the address of the first element on the device.
+// Pointer is the address of the first element on the device, and some address in
+// the buffer if there is none: an empty tensor may stand at the buffer's end.
 func (t Tensor) Pointer() unsafe.Pointer {
+	if t.offset >= t.buffer.Size() {
+		return t.buffer.Pointer()
+	}
 	return unsafe.Add(t.buffer.Pointer(), t.offset)
 }
 
