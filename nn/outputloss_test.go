@@ -80,7 +80,7 @@ func (c lossCase) naive(hidden, weight []float64, labels []int32, ignore int32) 
 func TestOutputLossAgainstFullLogits(t *testing.T) {
 	for _, c := range []lossCase{
 		{1, 13, 5}, {15, 13, 5}, {255, 13, 5}, {256, 13, 5}, {257, 13, 5}, {513, 1, 3}, {600, 37, 2},
-		{17, 140_001, 2}, // so many classes that a block has the fewest tokens
+		{17, 140_001, 1}, // so many classes that a block has the fewest tokens
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			for _, ignore := range []int32{nn.DefaultIgnore, 1 << 20} {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
@@ -39,6 +40,7 @@ func Run(t *testing.T, c Case) {
 	wide := newModel(t, c, device.Float64)
 	wide.checkGradients(t)
 	wide.checkAllocations(t)
+	wide.checkRerun(t)
 	narrow := newModel(t, c, device.Float32)
 	narrow.checkAllocations(t)
 	checkPrecision(t, narrow, wide)
@@ -48,6 +50,7 @@ func Run(t *testing.T, c Case) {
 type model struct {
 	c       Case
 	store   *graph.Store
+	graph   *graph.Graph
 	machine *graph.Machine
 	names   []string // of parameters
 	outputs []string // names of the program's outputs to compare
@@ -100,16 +103,23 @@ func (m *model) output(b *graph.Builder, name string, v graph.Value) {
 
 func (m *model) compile(t *testing.T, b *graph.Builder) {
 	t.Helper()
-	g, err := b.Graph()
+	var err error
+	m.graph, err = b.Graph()
 	check(t, err)
-	p, err := graph.Compile(g, graph.CompileOptions{})
+	m.machine = m.newMachine(t, nil)
+}
+
+func (m *model) newMachine(t *testing.T, plan *graph.Plan) *graph.Machine {
+	t.Helper()
+	p, err := graph.Compile(m.graph, graph.CompileOptions{Plan: plan})
 	check(t, err)
-	m.machine, err = graph.NewMachine(p)
+	machine, err := graph.NewMachine(p)
 	check(t, err)
-	t.Cleanup(func() { m.machine.Close() })
+	t.Cleanup(func() { machine.Close() })
 	for name, values := range m.c.Feed {
-		check(t, graph.Feed(m.machine, name, values))
+		check(t, graph.Feed(machine, name, values))
 	}
+	return machine
 }
 
 // jitter moves parameters away from special values such as the ones of a norm.
@@ -130,8 +140,11 @@ func (m *model) gradient(name string) elements {
 	return elements{m.machine.Output("gradient of " + name)}
 }
 
+// options of every run: any that are not zero.
+var options = graph.RunOptions{Step: 3, Microbatch: 1}
+
 func (m *model) run(t *testing.T) float64 {
-	check(t, m.machine.Run(context.Background(), graph.RunOptions{Step: 3, Microbatch: 1}))
+	check(t, m.machine.Run(context.Background(), options))
 	return m.machine.Scalar("loss")
 }
 
@@ -178,8 +191,28 @@ func (m *model) checkAllocations(t *testing.T) {
 	t.Helper()
 	m.run(t)
 	ctx := context.Background()
-	if n := testing.AllocsPerRun(5, func() { m.machine.Run(ctx, graph.RunOptions{Step: 1}) }); n != 0 {
+	if n := testing.AllocsPerRun(5, func() { m.machine.Run(ctx, options) }); n != 0 {
 		t.Errorf("a warm run allocates %v times", n)
+	}
+}
+
+// checkRerun demands the same bits from a plan that saves nothing.
+func (m *model) checkRerun(t *testing.T) {
+	t.Helper()
+	plan := graph.SaveAll(m.graph)
+	for i, n := range m.graph.Nodes {
+		if n.IsOp() && n.Phase == graph.Forward && !n.Effects.Has(graph.SideEffect) && !n.Effects.Has(graph.Discrete) {
+			plan.Entries[i].Choice = graph.Rerun
+		}
+	}
+	rerun := m.newMachine(t, plan)
+	m.run(t)
+	check(t, rerun.Run(context.Background(), options))
+	for _, name := range m.outputs {
+		got, want := elements{rerun.Output(name)}.copy(), elements{m.machine.Output(name)}.copy()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s differs when everything is rerun: %v, not %v", name, got, want)
+		}
 	}
 }
 
