@@ -95,6 +95,9 @@ func (m *Machine) bind() error {
 		for _, o := range s.in {
 			b.inLocations = append(b.inLocations, m.operandLocation(o))
 		}
+		if err := m.hostMemory(s); err != nil {
+			return err
+		}
 		for j, st := range s.out {
 			b.outLocations = append(b.outLocations, m.storageLocation(st))
 			if r := s.Node.Out[j].Rows; r != 0 {
@@ -136,7 +139,25 @@ func (m *Machine) storageLocation(st *Storage) location {
 	if st.placed != nil {
 		return location{base: st.placed.tensor.Reshape(s.Shape...)}
 	}
+	if b := m.host[st]; b != nil {
+		return location{base: device.NewTensor(b, 0, s.DType, s.Shape...), rows: s.Rows}
+	}
 	return location{base: device.NewTensor(m.arena, st.Offset, s.DType, s.Shape...), rows: s.Rows}
+}
+
+// hostMemory allocates what a step writes on the host. It is kept for all runs.
+func (m *Machine) hostMemory(s *Step) error {
+	for _, st := range s.out {
+		if st == nil || !st.onHost() || m.host[st] != nil {
+			continue
+		}
+		b, err := m.dev.Alloc(device.OnHost, max(st.bytes, 1))
+		if err != nil {
+			return fmt.Errorf("graph: %s: %w", s.Node.Name, err)
+		}
+		m.host[st] = b
+	}
+	return nil
 }
 
 func (m *Machine) operandLocation(o operand) location {

@@ -36,6 +36,9 @@ func (m *Machine) openLanes() {
 func (l *lane) work() {
 	defer close(l.done)
 	for b := range l.steps {
+		if c, ok := l.queue.(interface{ Tick(int) }); ok { // an instrument
+			c.Tick(b.step.Index)
+		}
 		b.done <- b.run(l.queue, l.sync)
 	}
 }

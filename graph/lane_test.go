@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/device/instrument"
 )
 
 // exchange is an asynchronous copy, as a collective would be.
@@ -74,6 +76,40 @@ func TestInFlightBuffersLiveUntilWait(t *testing.T) {
 			if v != 5*float32(i) {
 				t.Fatalf("y[%d] = %v, want %v", i, v, 5*i)
 			}
+		}
+	}
+}
+
+func TestMeasuredPeakWithLanes(t *testing.T) {
+	d, err := cpu.New(cpu.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	store := NewStore(instrument.Wrap(d), StoreOptions{})
+	defer store.Close()
+	for range 5 {
+		b := New(store)
+		x := b.Input("x", device.Float32, 64)
+		sent := Add(x, x)
+		pending := b.Apply(exchange{delay: time.Millisecond}, sent)
+		// Larger than what it overlaps with: the in-flight buffers count.
+		beside := b.ApplyAll(mix{}, x, x)[0]
+		beside = Add(beside, b.Full(1, device.Float32, 64))
+		b.Output("y", Add(b.Apply(await{}, pending), beside))
+		m := newMachine(t, b)
+		seen, err := Measure(context.Background(), m, RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if planned := m.Program().Memory(nil).Peak; seen.Peak != planned || seen.UnwrittenReads != 0 {
+			t.Fatalf("measured peak %d, planned %d, %d unwritten reads", seen.Peak, planned, seen.UnwrittenReads)
+		}
+		if err := m.Run(context.Background(), RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := device.Elements[float32](m.Output("y"))[0]; got != 1 {
+			t.Fatalf("y = %v with dead memory poisoned, want 1", got)
 		}
 	}
 }

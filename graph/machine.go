@@ -20,6 +20,7 @@ type Machine struct {
 	lanes   map[Lane]*lane
 
 	arena   device.Buffer
+	host    map[*Storage]device.Buffer // results that live on the host
 	steps   []boundStep
 	inputs  []*boundInput
 	outputs []*boundOutput
@@ -47,7 +48,7 @@ func NewMachine(p *Program) (*Machine, error) {
 	if err := store.Allocate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{program: p, store: store, dev: store.dev, queue: store.dev.NewQueue(), lanes: map[Lane]*lane{},
+	m := &Machine{program: p, store: store, dev: store.dev, queue: store.dev.NewQueue(), lanes: map[Lane]*lane{}, host: map[*Storage]device.Buffer{},
 		counts: make([]int, len(p.Graph.rows))}
 	for i, r := range p.Graph.rows {
 		m.counts[i] = r.bound
@@ -74,6 +75,9 @@ func (m *Machine) Close() error {
 	}
 	for _, out := range m.outputs {
 		out.staging.Buffer().Free()
+	}
+	for _, b := range m.host {
+		b.Free()
 	}
 	if !m.watch.IsZero() {
 		m.watch.Buffer().Free()
@@ -225,11 +229,15 @@ func (m *Machine) run(ctx context.Context, o RunOptions) error {
 
 // step runs one step, or hands it to its lane.
 func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
-	b.exec.Step, b.exec.Microbatch = uint32(o.Step), uint32(o.Microbatch)
+	b.exec.Context, b.exec.Step, b.exec.Microbatch = ctx, uint32(o.Step), uint32(o.Microbatch)
 	m.event(b.step.Index)
 	switch {
 	case b.step.Kind == Wait:
-		return m.lanes[b.step.waits.Lane].wait(ctx, &m.steps[b.step.waits.Index-1])
+		err := m.lanes[b.step.waits.Lane].wait(ctx, &m.steps[b.step.waits.Index-1])
+		if m.tracer != nil {
+			m.tracer.Waited(b.step.waits)
+		}
+		return err
 	case b.step.Lane != Compute:
 		if err := b.prepare(m); err != nil {
 			return err
@@ -302,4 +310,6 @@ type Tracer interface {
 	// index 0, the feeding of inputs, and for the reading of outputs behind the
 	// last step.
 	Begin(index int, step *Step)
+	// Waited is called when the wait for an asynchronous step is over.
+	Waited(step *Step)
 }

@@ -33,3 +33,5 @@ func Measure(ctx context.Context, m *Machine, o RunOptions) (instrument.Measurem
 type clock struct{ device *instrument.Device }
 
 func (c clock) Begin(index int, _ *Step) { c.device.Tick(index) }
+
+func (c clock) Waited(s *Step) { c.device.Complete(s.Index) }

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"context"
+
 	"github.com/lethe-go/lethe/device"
 )
 
@@ -84,12 +86,12 @@ type Asynchronous interface {
 	Lane() Lane
 }
 
-// RowsOp is an Op that decides a live row count at run time.
+// RowsOp is an Op that decides a live row count at run time: that of the outputs
+// whose Rows no input has.
 type RowsOp interface {
 	Op
 
-	// LiveRows is the live count of each output whose Spec has a new Rows, from
-	// inputs on the host.
+	// LiveRows is the count, from inputs on the host. It is asked before Run.
 	LiveRows(in []device.Tensor) (int, error)
 }
 
@@ -160,6 +162,9 @@ func (Pure) Effects() Effects                   { return 0 }
 // and the numbers that identify random draws.
 type Exec struct {
 	device.Kernels
+
+	// Context of the run: what blocks, such as a collective, ends with it.
+	Context context.Context
 
 	// Step is the optimizer step, counted from 1; Microbatch counts from 0.
 	Step, Microbatch uint32

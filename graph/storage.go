@@ -31,6 +31,11 @@ func (st *Storage) read(step int) {
 	st.reads++
 }
 
+// onHost reports whether the storage is host memory, which is not in the arena.
+func (st *Storage) onHost() bool {
+	return !st.workspace && st.Edge.Spec().Place == device.OnHost
+}
+
 // Bytes is the size at the bound of dynamic rows.
 func (st *Storage) Bytes() int64 { return st.bytes }
 
@@ -78,7 +83,7 @@ func (s *scheduler) finish() {
 	}
 	live := s.storages[:0]
 	for _, st := range s.storages {
-		if st.placed != nil || st.bytes == 0 {
+		if st.placed != nil || st.bytes == 0 || st.onHost() {
 			continue
 		}
 		n := st.Edge.Node

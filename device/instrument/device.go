@@ -111,12 +111,30 @@ func fillNaN(b device.Buffer, lo, hi int64) {
 	}
 }
 
-// touch records the tensors that a kernel reads, then those it writes.
-func (d *Device) touch(tensors []device.Tensor, write bool) {
+// Complete says that the asynchronous step n is over: what its kernels touched
+// was in use until now.
+func (d *Device) Complete(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.on {
 		return
+	}
+	for _, a := range d.accesses {
+		if a.tick == n {
+			d.accesses = append(d.accesses, access{d.tick, a.lo, a.hi, false})
+		}
+	}
+}
+
+// touch records tensors that a kernel reads or writes at a tick; −1 is now.
+func (d *Device) touch(tick int, tensors []device.Tensor, write bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.on {
+		return
+	}
+	if tick < 0 {
+		tick = d.tick
 	}
 	for _, t := range tensors {
 		if t.IsZero() || t.Len() == 0 {
@@ -127,9 +145,9 @@ func (d *Device) touch(tensors []device.Tensor, write bool) {
 			continue
 		}
 		lo, hi := t.Extent()
-		d.accesses = append(d.accesses, access{d.tick, lo, hi, write})
+		d.accesses = append(d.accesses, access{tick, lo, hi, write})
 	}
 }
 
 // NewQueue returns a queue whose kernels are recorded before they run.
-func (d *Device) NewQueue() device.Queue { return &queue{to: d.Device.NewQueue(), device: d} }
+func (d *Device) NewQueue() device.Queue { return &queue{to: d.Device.NewQueue(), device: d, tick: -1} }

@@ -32,6 +32,8 @@ type life struct {
 // analyse finds the lives of all bytes. The borders of all accesses cut the
 // buffer into segments, and each segment's accesses are followed in order.
 func analyse(accesses []access) Measurement {
+	// Kernels of asynchronous steps are recorded when they run, which may be later.
+	slices.SortStableFunc(accesses, func(a, b access) int { return a.tick - b.tick })
 	var m Measurement
 	borders := make([]int64, 0, 2*len(accesses))
 	for _, a := range accesses {

@@ -7,13 +7,17 @@ import "github.com/lethe-go/lethe/device"
 type queue struct {
 	to     device.Queue
 	device *Device
+	tick   int // of the asynchronous step being run, −1 if the device's clock counts
 }
+
+// Tick says that the kernels that follow belong to the asynchronous step n.
+func (r *queue) Tick(n int) { r.tick = n }
 
 func (r *queue) Sync() error  { return r.to.Sync() }
 func (r *queue) Close() error { return r.to.Close() }
 
-func (r *queue) reads(t ...device.Tensor)  { r.device.touch(t, false) }
-func (r *queue) writes(t ...device.Tensor) { r.device.touch(t, true) }
+func (r *queue) reads(t ...device.Tensor)  { r.device.touch(r.tick, t, false) }
+func (r *queue) writes(t ...device.Tensor) { r.device.touch(r.tick, t, true) }
 
 func (r *queue) Fill(dst device.Tensor, value float64) {
 	r.writes(dst)
