@@ -300,10 +300,11 @@ func (b *boundStep) resolve(m *Machine) {
 }
 
 // run executes the op on its lane's queue. Where kernels have finished on return,
-// their errors are collected at once, so that the node can be named.
+// their errors are collected at once, so that the node can be named; otherwise only
+// where the host waits for the device anyway.
 func (b *boundStep) run(q device.Queue, sync bool) error {
 	err := b.step.Node.Op.Run(&b.exec, b.out, b.in)
-	if sync {
+	if sync || b.step.Node.Effects.Has(HostSync) {
 		if kernel := q.Sync(); err == nil {
 			err = kernel
 		}

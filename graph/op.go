@@ -173,6 +173,15 @@ type Exec struct {
 	workspace device.Tensor // bytes
 }
 
+// Uses declares what an op touches other than through kernels, in place of a
+// kernel call: in is read and out written.
+func (x *Exec) Uses(out, in []device.Tensor) { x.Call(nothing{}, out, in) }
+
+// nothing is a function that does nothing.
+type nothing struct{}
+
+func (nothing) Call(out, in []device.Tensor) error { return nil }
+
 // Scratch returns a contiguous tensor in the node's workspace, at the given
 // byte offset. The contents are undefined.
 func (x *Exec) Scratch(offset int64, d device.DType, shape ...int) device.Tensor {

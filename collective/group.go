@@ -1,0 +1,58 @@
+package collective
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lethe-go/lethe/device"
+)
+
+// Group is one rank's end of a set of ranks. Methods block until this rank's part
+// is done; they are called in the same order on every rank, by one goroutine at a
+// time. Tensors are contiguous. A rank's error ends the group: what the others
+// wait for, and all later calls, return an error that names it.
+type Group interface {
+	// Name identifies the group in lanes and errors, such as "expert".
+	Name() string
+	// Rank of this end, in [0, Size).
+	Rank() int
+	// Size is the number of ranks.
+	Size() int
+
+	// AllToAll sends rows of in to each rank, in the order of ranks, and receives
+	// rows from each into out. send and receive are host int32 [Size, n]: the rows
+	// for rank r are the sum of row r. The counts of a pair must agree; zero is
+	// legal. The zero Tensor for both means equal parts. Rows have the extents
+	// behind the first.
+	AllToAll(ctx context.Context, out, in, receive, send device.Tensor) error
+
+	// AllReduce replaces t by the elementwise sum over all ranks, added in the
+	// order of ranks: every rank gets the same bits.
+	AllReduce(ctx context.Context, t device.Tensor) error
+
+	// AllGather concatenates the ranks' in along the first dimension into out.
+	AllGather(ctx context.Context, out, in device.Tensor) error
+
+	// ReduceScatter sums in over ranks, in their order, and gives rank r the r-th
+	// of Size equal parts of the first dimension.
+	ReduceScatter(ctx context.Context, out, in device.Tensor) error
+
+	// Broadcast copies root's t to every rank.
+	Broadcast(ctx context.Context, t device.Tensor, root int) error
+
+	// Barrier returns when every rank has called it.
+	Barrier(ctx context.Context) error
+
+	// Abort ends the group: every rank's calls return an error that wraps cause.
+	Abort(cause error)
+}
+
+// Errors of collectives, which say more when printed.
+var (
+	// ErrMismatch: ranks called different collectives, or with different shapes.
+	ErrMismatch = errors.New("collective: ranks disagree")
+	// ErrAborted: another rank has failed.
+	ErrAborted = errors.New("collective: the group was aborted")
+	// ErrTimeout: a rank did not arrive before the deadline.
+	ErrTimeout = errors.New("collective: deadline exceeded")
+)
