@@ -9,8 +9,11 @@ import (
 
 // AllReduce returns the sum of x over the ranks of g, the same bits on each. Its
 // gradient is the sum of the ranks' gradients.
-func AllReduce(b *graph.Builder, g Group, x graph.Value) Pending {
-	return Pending{b.Apply(allReduce{asynchronous{g}}, x)}
+func AllReduce(b *graph.Builder, g Group, x graph.Value) *Pending {
+	return &Pending{
+		value: b.Apply(allReduce{asynchronous{g}}, x),
+		back:  func(b *graph.Builder, grad graph.Value) graph.Value { return AllReduce(b, g, grad).value },
+	}
 }
 
 type allReduce struct{ asynchronous }
@@ -34,8 +37,8 @@ func (a allReduce) Run(x *graph.Exec, out, in []device.Tensor) error {
 	return a.group.AllReduce(x.Context, out[0])
 }
 
-func (a allReduce) Gradient(b *graph.Builder, _, _, grad []graph.Value) []graph.Value {
-	return []graph.Value{AllReduce(b, a.group, grad[0]).Wait()}
+func (allReduce) Gradient(_ *graph.Builder, _, _, grad []graph.Value) []graph.Value {
+	return []graph.Value{arrived(grad[0])}
 }
 
 // AllReduceState replaces a parameter or state by its sum over the ranks of g, on the

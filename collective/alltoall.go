@@ -11,8 +11,14 @@ import (
 // send and receive are host int32 [Size, n], see [Group.AllToAll]. The result has
 // the given Rows and at most bound rows; with rows 0 it has bound rows exactly.
 // The gradient is the all-to-all the other way.
-func AllToAll(b *graph.Builder, g Group, x, receive, send graph.Value, rows device.Rows, bound int) Pending {
-	return Pending{b.Apply(allToAll{asynchronous{g}, rows, bound}, x, receive, send)}
+func AllToAll(b *graph.Builder, g Group, x, receive, send graph.Value, rows device.Rows, bound int) *Pending {
+	return &Pending{
+		value: b.Apply(allToAll{asynchronous{g}, rows, bound}, x, receive, send),
+		back: func(b *graph.Builder, grad graph.Value) graph.Value {
+			s := x.Spec()
+			return AllToAll(b, g, grad, send, receive, s.Rows, x.Dim(0)).value
+		},
+	}
 }
 
 type allToAll struct {
@@ -54,16 +60,14 @@ func (a allToAll) Run(x *graph.Exec, out, in []device.Tensor) error {
 	return a.group.AllToAll(x.Context, out[0], in[0], in[1], in[2])
 }
 
-func (a allToAll) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
-	x := in[0].Spec()
-	back := AllToAll(b, a.group, grad[0], in[2], in[1], x.Rows, x.Shape[0])
-	return []graph.Value{back.Wait(), graph.None, graph.None}
+func (allToAll) Gradient(_ *graph.Builder, _, _, grad []graph.Value) []graph.Value {
+	return []graph.Value{arrived(grad[0]), graph.None, graph.None}
 }
 
 // ExchangeCounts sends row r of counts, int32 [Size, n], to rank r and receives a row
 // from each: the counts of rows that an AllToAll will bring.
-func ExchangeCounts(b *graph.Builder, g Group, counts graph.Value) Pending {
-	return Pending{b.Apply(exchangeCounts{asynchronous{g}}, counts)}
+func ExchangeCounts(b *graph.Builder, g Group, counts graph.Value) *Pending {
+	return &Pending{value: b.Apply(exchangeCounts{asynchronous{g}}, counts)}
 }
 
 type exchangeCounts struct{ asynchronous }

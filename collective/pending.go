@@ -7,17 +7,31 @@ import (
 
 // Pending is the result of a collective that is on its way. Its memory may not be
 // read before Wait, so it is no graph.Value.
-type Pending struct{ value graph.Value }
+type Pending struct {
+	value graph.Value
+	// back starts the collective that brings a gradient back.
+	back   func(b *graph.Builder, grad graph.Value) graph.Value
+	waited graph.Value
+}
 
-// Wait returns the result. The compute lane waits here; what is built between the
-// collective and its Wait overlaps with it. A Wait always follows its collective:
-// it is rerun if and only if the collective is.
-func (p Pending) Wait() graph.Value {
-	return graph.At(p.value).Apply(wait{}, p.value)
+// Wait returns the result. The compute lane waits just before the first op that
+// reads it, so all that is built in between overlaps with the collective. A Wait
+// follows its collective: it is rerun if and only if the collective is.
+//
+// In backward the gradient sets out as soon as it is there and is waited for where the
+// collective was built, so that the same work overlaps with the way back.
+func (p *Pending) Wait() graph.Value {
+	if p.waited.IsNone() {
+		p.waited = graph.At(p.value).Apply(wait{back: p.back}, p.value)
+	}
+	return p.waited
 }
 
 // wait is the view of an asynchronous result that may be read.
-type wait struct{ graph.Pure }
+type wait struct {
+	graph.Pure
+	back func(b *graph.Builder, grad graph.Value) graph.Value
+}
 
 func (wait) Kind() string                                            { return "wait" }
 func (wait) Waits()                                                  {}
@@ -26,7 +40,15 @@ func (wait) Outputs(in []device.Spec) ([]device.Spec, error)         { return in
 func (wait) View(in device.Tensor) device.Tensor                     { return in }
 func (wait) Run(*graph.Exec, []device.Tensor, []device.Tensor) error { return nil }
 
-func (wait) Gradient(_ *graph.Builder, _, _, grad []graph.Value) []graph.Value { return grad }
+func (w wait) Gradient(b *graph.Builder, _, _, grad []graph.Value) []graph.Value {
+	if w.back == nil {
+		return []graph.Value{graph.None}
+	}
+	return []graph.Value{w.back(b, grad[0])}
+}
+
+// arrived waits for a gradient that wait.Gradient sent off.
+func arrived(grad graph.Value) graph.Value { return (&Pending{value: grad}).Wait() }
 
 // laneOf is the lane of a group: collectives of one group run in order.
 func laneOf(g Group) graph.Lane { return graph.Lane("collective " + g.Name()) }

@@ -144,7 +144,9 @@ func (s *sweep) visitApplied(n *gorgonia.Node, a *applied, kids gorgonia.Nodes) 
 		if back[i].IsNone() || !s.need[k.ID()] {
 			continue
 		}
-		if g := back[i].Spec(); g.DType != a.in[i].DType || g.Len() != a.in[i].Len() {
+		// The gradient of a Wait is on its way to where the value came from.
+		_, waiter := op.(Waiter)
+		if g := back[i].Spec(); !waiter && (g.DType != a.in[i].DType || g.Len() != a.in[i].Len()) {
 			return fmt.Errorf("%s: gradient %v of input %d, which is %v", a.op.Kind(), g, i, a.in[i])
 		}
 		s.arrive(k, 0, back[i])

@@ -13,6 +13,8 @@ type Program struct {
 	Steps []*Step
 	// Storages are the pieces of the arena, in the order of their birth.
 	Storages []*Storage
+	// Host are the results that live on the host.
+	Host []*Storage
 	// ArenaBytes is the size of the arena, at the bounds of dynamic rows.
 	ArenaBytes int64
 
@@ -38,7 +40,7 @@ func Compile(g *Graph, o CompileOptions) (*Program, error) {
 		return nil, err
 	}
 	s.finish()
-	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages}
+	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages, Host: s.host}
 	p.commit = len(p.Steps)
 	for i, step := range p.Steps {
 		if step.Node.Commit {
@@ -56,7 +58,7 @@ type Memory struct {
 	Persistent int64
 	// Peak is the most that lives in the arena at one time, to the byte.
 	Peak int64
-	// Saved is what is carried over from forward to backward.
+	// Saved is what is carried over from forward to backward, on the host as well.
 	Saved int64
 	// Arena is the size of the arena: Peak and what placement loses.
 	Arena int64
@@ -85,10 +87,8 @@ func (p *Program) Memory(counts Counts) Memory {
 			}
 		}
 	}
-	for _, st := range p.Storages {
-		if st.Saved {
-			m.Saved += st.bytesAt(counts)
-		}
+	for _, st := range p.Saved() {
+		m.Saved += st.bytesAt(counts)
 	}
 	return m
 }
@@ -180,9 +180,11 @@ func (p *Program) HostSyncs() int {
 // Saved returns the storages that carry forward values over to backward.
 func (p *Program) Saved() []*Storage {
 	var out []*Storage
-	for _, st := range p.Storages {
-		if st.Saved {
-			out = append(out, st)
+	for _, list := range [][]*Storage{p.Storages, p.Host} {
+		for _, st := range list {
+			if st.Saved {
+				out = append(out, st)
+			}
 		}
 	}
 	return out

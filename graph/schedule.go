@@ -57,7 +57,9 @@ type scheduler struct {
 	// delayed are the mutators that follow a node, by node.
 	delayed  [][]*Node
 	storages []*Storage
-	kept     []bool // by node: an output of the program, never rerun
+	host     []*Storage // results on the host
+	kept     []bool     // by node: an output of the program, never rerun
+	waited   []bool     // by Wait node: the wait for the latest run has been scheduled
 	workers  int
 }
 
@@ -65,7 +67,7 @@ type scheduler struct {
 func newScheduler(g *Graph, plan *Plan, workers int) (*scheduler, error) {
 	n := len(g.Nodes)
 	s := &scheduler{g: g, plan: plan, need: g.needed(), rerun: make([]bool, n), current: make([][]*Storage, n),
-		delayed: make([][]*Node, n), kept: make([]bool, n), workers: workers}
+		delayed: make([][]*Node, n), kept: make([]bool, n), waited: make([]bool, n), workers: workers}
 	for _, o := range g.Outputs {
 		s.kept[o.Edge.Base().Node.ID] = true
 	}
@@ -143,10 +145,6 @@ func (s *scheduler) ensure(e Edge) {
 	n := e.Node
 	if n.IsView() {
 		s.ensure(n.In[0])
-		if isWait(n) && s.rerun[e.Base().Node.ID] && !s.rerun[n.ID] {
-			s.rerun[n.ID] = true
-			s.emit(n, Recompute)
-		}
 		return
 	}
 	if !s.reruns(n) || s.rerun[n.ID] {
@@ -163,23 +161,23 @@ func (s *scheduler) reruns(n *Node) bool {
 	return n.IsOp() && n.Phase == Forward && !s.kept[n.ID] && s.plan.Entries[n.ID].Choice == Rerun
 }
 
-// emit appends a step, unless n is a mere view, and records what it reads and
-// writes.
+// emit appends a step, unless n is a view, and records what it reads and writes.
 func (s *scheduler) emit(n *Node, kind StepKind) {
-	if n.IsView() && !isWait(n) {
-		return
+	if n.IsView() {
+		return // waits are scheduled where something reads them
 	}
-	step := &Step{Index: len(s.steps) + 1, Kind: kind, Node: n, Lane: Compute}
+	for _, e := range n.In {
+		s.settle(e)
+	}
+	step := s.append(n, kind)
 	if a, ok := n.Op.(Asynchronous); ok {
 		step.Lane = a.Lane()
+		for _, u := range n.users {
+			s.waited[u.ID] = false
+		}
 	}
-	s.steps = append(s.steps, step)
 	for _, e := range n.In {
 		step.in = append(step.in, s.read(e, step.Index))
-	}
-	if isWait(n) {
-		s.wait(step)
-		return
 	}
 	s.current[n.ID] = nil
 	for i := range n.Out {
@@ -194,24 +192,38 @@ func (s *scheduler) emit(n *Node, kind StepKind) {
 	}
 }
 
-// wait ties a Wait step to its asynchronous step, whose operands stay in memory
-// until then.
-func (s *scheduler) wait(step *Step) {
-	step.Kind = Wait
-	async := step.in[0].storage.producer
-	step.waits = async
-	hold := func(st *Storage) {
-		if st != nil {
-			st.End = max(st.End, step.Index)
+func (s *scheduler) append(n *Node, kind StepKind) *Step {
+	step := &Step{Index: len(s.steps) + 1, Kind: kind, Node: n, Lane: Compute}
+	s.steps = append(s.steps, step)
+	return step
+}
+
+// settle schedules the wait for an asynchronous value just before its first reader,
+// so that all that was built in between overlaps with it. The operands of the
+// asynchronous step stay in memory until then.
+func (s *scheduler) settle(e Edge) {
+	for ; e.Node.IsView(); e = e.Node.In[0] {
+		n := e.Node
+		if !isWait(n) || s.waited[n.ID] {
+			continue
 		}
+		s.waited[n.ID] = true
+		step := s.append(n, Wait)
+		from := s.read(n.In[0], step.Index)
+		step.waits = from.storage.producer
+		hold := func(st *Storage) {
+			if st != nil {
+				st.End = max(st.End, step.Index)
+			}
+		}
+		for _, o := range step.waits.in {
+			hold(o.storage)
+		}
+		for _, st := range step.waits.out {
+			hold(st)
+		}
+		hold(step.waits.workspace)
 	}
-	for _, o := range async.in {
-		hold(o.storage)
-	}
-	for _, st := range async.out {
-		hold(st)
-	}
-	hold(async.workspace)
 }
 
 func isWait(n *Node) bool {
@@ -257,6 +269,9 @@ func (s *scheduler) read(e Edge, step int) operand {
 
 // fetch keeps the outputs alive to the end.
 func (s *scheduler) fetch() {
+	for _, o := range s.g.Outputs {
+		s.settle(o.Edge)
+	}
 	end := len(s.steps) + 1
 	for _, o := range s.g.Outputs {
 		if st := s.read(o.Edge, 0).storage; st != nil {

@@ -83,11 +83,15 @@ func (s *scheduler) finish() {
 	}
 	live := s.storages[:0]
 	for _, st := range s.storages {
-		if st.placed != nil || st.bytes == 0 || st.onHost() {
+		if st.placed != nil || st.bytes == 0 {
 			continue
 		}
 		n := st.Edge.Node
 		st.Saved = !st.workspace && !st.Rerun && n.IsOp() && n.Phase == Forward && st.Begin < boundary && st.lastStep >= boundary
+		if st.onHost() {
+			s.host = append(s.host, st)
+			continue
+		}
 		live = append(live, st)
 	}
 	s.storages = live
