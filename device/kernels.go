@@ -7,16 +7,20 @@ package device
 // be the very same view as an input of an elementwise kernel, and all outputs
 // are overwritten. Methods enqueue; they return nothing and allocate nothing.
 // Shapes are checked when the graph is built: a kernel given impossible shapes
-// panics with a constant message.
+// panics with a constant message. Bad data (an id outside its table) is reported
+// by [Queue.Sync]; that kernel's outputs are then undefined.
 //
-// "rows" below is the product of all dimensions but the last.
+// "rows" below is the product of all dimensions but the last. Kernels over the
+// last dimension want its stride to be 1, and leave the others free, unless they
+// say contiguous; vectors and scalars are contiguous.
 type Kernels interface {
 	// Fill sets every element of dst, of any dtype and strides, to value.
 	Fill(dst Tensor, value float64)
 
 	// Copy copies src to dst: equal shapes, any strides, and any dtypes, which
-	// are converted (floats round to nearest even; int to float and float64 to
-	// float32 likewise).
+	// are converted once (floats round to nearest even; int to float and float64 to
+	// float32 likewise). Floats become integers by dropping the fraction, within
+	// the range of the integer and with 0 for NaN; integers wrap around.
 	Copy(dst, src Tensor)
 
 	// Unary computes dst = f(x) elementwise; any equal shapes and strides.
@@ -212,11 +216,12 @@ func WholeDraw(key uint64, shape ...int) Draw {
 type DistributionKind uint8
 
 const (
-	// Uniform on [Low, High).
+	// Uniform on [Low, High), before rounding, which may give High.
 	Uniform DistributionKind = iota
 	// Normal with Mean and Std.
 	Normal
-	// TruncatedNormal is Normal, redrawn by inversion to lie in [Low, High].
+	// TruncatedNormal is Normal, redrawn by inversion to lie in [Low, High]: Low
+	// and High are values, not deviations from Mean.
 	TruncatedNormal
 )
 

@@ -46,6 +46,9 @@ func (t *Tensor) setShape(shape []int) {
 	t.rank = int8(len(shape))
 	n := 1
 	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] < 0 {
+			panic("device: negative extent")
+		}
 		t.dims[i], t.strides[i] = shape[i], n
 		n *= shape[i]
 	}
@@ -88,8 +91,12 @@ func (t Tensor) Last() int {
 	return t.dims[t.rank-1]
 }
 
-// Contiguous reports whether the elements lie row-major without gaps.
+// Contiguous reports whether the elements lie row-major without gaps, as those
+// of an empty tensor do.
 func (t Tensor) Contiguous() bool {
+	if t.Len() == 0 {
+		return true
+	}
 	n := 1
 	for i := int(t.rank) - 1; i >= 0; i-- {
 		if t.dims[i] != 1 && t.strides[i] != n {
@@ -173,8 +180,11 @@ func (t Tensor) Index(i int) Tensor {
 
 // Broadcast returns a view with the given shape in which missing leading
 // dimensions and extents of 1 are repeated (stride 0). An extent that is
-// neither equal nor 1 panics.
+// neither equal nor 1 panics, and so does a shape with fewer dimensions.
 func (t Tensor) Broadcast(shape ...int) Tensor {
+	if len(shape) < int(t.rank) || len(shape) > MaxRank {
+		panic("device: broadcast to a rank below its own or over MaxRank")
+	}
 	r := Tensor{buffer: t.buffer, offset: t.offset, dtype: t.dtype, rank: int8(len(shape))}
 	for i := range shape {
 		r.dims[i] = shape[i]
