@@ -19,10 +19,18 @@ func (t *copyTask) convert(c *cursor) {
 	case t.to == device.Float64 && t.from == device.Int64:
 		convertRow[float64, int64](t, c) // toOdd would round twice
 	case t.to == device.BFloat16 && t.from == device.Float32:
+		if d == 1 && s == 1 {
+			toBFloat16Row(slice[uint16](t.dst, c.at[0], c.n), slice[float32](t.src, c.at[1], c.n))
+			return
+		}
 		for i := range c.n {
 			*item[uint16](t.dst, c.at[0]+i*d) = bfloat16(*item[float32](t.src, c.at[1]+i*s))
 		}
 	case t.to == device.Float32 && t.from == device.BFloat16:
+		if d == 1 && s == 1 {
+			fromBFloat16Row(slice[float32](t.dst, c.at[0], c.n), slice[uint16](t.src, c.at[1], c.n))
+			return
+		}
 		for i := range c.n {
 			*item[float32](t.dst, c.at[0]+i*d) = fromBFloat16(*item[uint16](t.src, c.at[1]+i*s))
 		}
@@ -171,6 +179,20 @@ func bfloat16(f float32) uint16 {
 }
 
 func fromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+func toBFloat16Row(dst []uint16, src []float32) {
+	dst = dst[:len(src)]
+	for i, f := range src {
+		dst[i] = bfloat16(f)
+	}
+}
+
+func fromBFloat16Row(dst []float32, src []uint16) {
+	dst = dst[:len(src)]
+	for i, h := range src {
+		dst[i] = fromBFloat16(h)
+	}
+}
 
 // float16 rounds to IEEE 754 binary16, to nearest even.
 func float16(f float32) uint16 {

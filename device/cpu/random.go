@@ -36,13 +36,34 @@ func (d *draws) start(perChunk int, draw *device.Draw, operands ...device.Tensor
 	d.cut(perChunk)
 }
 
-// fill writes the draws of the iterations of c.
+// fill writes the draws of the iterations of c: philox.Uint64 for two elements
+// at a time, whose multiplications overlap, with the keys of the rounds at hand.
 func (d *draws) fill(draws []uint64, c *cursor) {
 	o := d.operands - 1
 	index, step := d.index+uint64(c.at[o]), uint64(d.step(o))
-	for i := range draws {
-		draws[i] = philox.Uint64(d.Key, index, d.Step, d.Microbatch)
+	var keys [10][2]uint32
+	k0, k1 := uint32(d.Key), uint32(d.Key>>32)
+	for i := range keys {
+		keys[i] = [2]uint32{k0, k1}
+		k0 += 0x9E3779B9
+		k1 += 0xBB67AE85
+	}
+	for ; len(draws) >= 2; draws = draws[2:] {
+		a0, a1, a2, a3 := uint32(index), uint32(index>>32), d.Step, d.Microbatch
 		index += step
+		b0, b1, b2, b3 := uint32(index), uint32(index>>32), d.Step, d.Microbatch
+		index += step
+		for _, k := range &keys {
+			p, q := uint64(a0)*0xD2511F53, uint64(a2)*0xCD9E8D57
+			a0, a1, a2, a3 = uint32(q>>32)^a1^k[0], uint32(q), uint32(p>>32)^a3^k[1], uint32(p)
+			p, q = uint64(b0)*0xD2511F53, uint64(b2)*0xCD9E8D57
+			b0, b1, b2, b3 = uint32(q>>32)^b1^k[0], uint32(q), uint32(p>>32)^b3^k[1], uint32(p)
+		}
+		draws[0] = uint64(a1)<<32 | uint64(a0)
+		draws[1] = uint64(b1)<<32 | uint64(b0)
+	}
+	if len(draws) == 1 {
+		draws[0] = philox.Uint64(d.Key, index, d.Step, d.Microbatch)
 	}
 }
 
