@@ -48,8 +48,9 @@ func TestFirstErrorIsKept(t *testing.T) {
 		"update":  {func(b *Builder) { x := b.Input("x", device.Float32); b.Update(x, x) }, []string{"x is not a parameter or state"}},
 		"read after write": {func(b *Builder) {
 			s := b.State("s", device.Float32, Zeros)
-			b.Assign(s, b.Full(1, device.Float32))
-			b.Effect(b.Apply(accumulate{}, s, Add(s, s)))
+			one := b.Full(1, device.Float32)
+			b.Output("y", Add(s, s)) // reads s, after the assignment has moved behind one
+			b.Assign(s, one)
 		}, []string{"has overwritten before"}},
 		"wrap": {func(b *Builder) { b.Wrap(input(G.NewGraph(), "x", 1, 1)) }, []string{"not of this Builder's ExprGraph"}},
 	} {

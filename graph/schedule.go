@@ -280,13 +280,14 @@ func (s *scheduler) fetch() {
 	}
 }
 
-// checkMutations refuses a schedule in which something reads a variable after it
-// was overwritten in the same run.
+// checkMutations refuses a schedule in which a node that was built before a variable
+// was overwritten reads it afterwards: a rerun, say. Nodes built after the mutator
+// mean the new value.
 func (s *scheduler) checkMutations() error {
 	written := map[*Variable]*Step{}
 	for _, step := range s.steps {
 		for _, o := range step.in {
-			if w := written[o.variable]; o.variable != nil && w != nil {
+			if w := written[o.variable]; o.variable != nil && w != nil && step.Node.ID < w.Node.ID {
 				return fmt.Errorf("graph: %s reads %q, which %s has overwritten before: use the value that was written, or Update",
 					step.Node.Name, o.variable.Name, w.Node.Name)
 			}
