@@ -22,6 +22,8 @@ type RoPE struct {
 	// Scaling of frequencies for contexts longer than in pretraining; the zero
 	// value scales nothing.
 	Scaling Scaling
+	// YaRN is another way to stretch the context; not both.
+	YaRN YaRN
 	// MaxPositions is the length of the table of angles; 0 means the sequence's.
 	MaxPositions int
 }
@@ -42,10 +44,49 @@ func Llama3Scaling() Scaling {
 	return Scaling{Factor: 8, LowFrequency: 1, HighFrequency: 4, OriginalPositions: 8192}
 }
 
+// YaRN divides low frequencies by Factor and keeps high ones, with a ramp between
+// the pairs that turn BetaSlow and BetaFast times in OriginalPositions tokens. (Peng
+// et al. 2023, arXiv 2309.00071, §3.2, as in DeepSeek-V3.) A Factor of 0 means none.
+type YaRN struct {
+	Factor            float64
+	OriginalPositions int
+	BetaFast          float64 // 0 means 32
+	BetaSlow          float64 // 0 means 1
+}
+
+// apply stretches the frequency of pair i.
+func (y YaRN) apply(frequency, theta float64, dims, i int) float64 {
+	if y.Factor == 0 {
+		return frequency
+	}
+	if y.BetaFast == 0 {
+		y.BetaFast = 32
+	}
+	if y.BetaSlow == 0 {
+		y.BetaSlow = 1
+	}
+	// The pair that turns so many times.
+	pair := func(turns float64) float64 {
+		return float64(dims) * math.Log(float64(y.OriginalPositions)/(2*math.Pi*turns)) / (2 * math.Log(theta))
+	}
+	low := max(math.Floor(pair(y.BetaFast)), 0)
+	high := min(math.Ceil(pair(y.BetaSlow)), float64(dims-1))
+	if high == low {
+		high += 0.001
+	}
+	ramp := min(max((float64(i)-low)/(high-low), 0), 1)
+	return frequency/y.Factor*ramp + frequency*(1-ramp)
+}
+
 // Rotate returns x [B, T, H, D] rotated as positions (int32 [B, T]) say; with
 // graph.None, row t of every sequence stands at position t. A position outside
 // the table fails the run.
 func (r RoPE) Rotate(b *graph.Builder, x, positions graph.Value) graph.Value {
+	return r.rotateBehind(b, x, positions, 0)
+}
+
+// rotateBehind is Rotate for the elements of a head behind the first skip.
+func (r RoPE) rotateBehind(b *graph.Builder, x, positions graph.Value, skip int) graph.Value {
 	if r.Theta == 0 || b.Err() != nil {
 		return x
 	}
@@ -53,19 +94,19 @@ func (r RoPE) Rotate(b *graph.Builder, x, positions graph.Value) graph.Value {
 		return b.Fail("rope: want x [batch, tokens, heads, width], have %v", x.Spec())
 	}
 	if r.Dims == 0 {
-		r.Dims = x.Dim(3)
+		r.Dims = x.Dim(3) - skip
 	}
 	if r.MaxPositions == 0 {
 		r.MaxPositions = x.Dim(1)
 	}
-	if err := r.check(x.Dim(1), x.Dim(3), positions.IsNone()); err != nil {
+	if err := r.check(x.Dim(1), x.Dim(3)-skip, positions.IsNone()); err != nil {
 		return b.Fail("rope: %v", err)
 	}
 	if positions.IsNone() {
 		positions = consecutive(b, x.Dim(0), x.Dim(1))
 	}
 	cos, sin := r.table(b, x.Spec().DType)
-	return b.Apply(rope{layout: r.Layout}, x, cos, sin, positions)
+	return b.Apply(rope{layout: r.Layout, skip: skip}, x, cos, sin, positions)
 }
 
 func (r RoPE) check(tokens, width int, consecutive bool) error {
@@ -81,6 +122,10 @@ func (r RoPE) check(tokens, width int, consecutive bool) error {
 		return fmt.Errorf("unknown layout %d: want device.AdjacentPairs or device.RotateHalf", r.Layout)
 	case r.MaxPositions < 0 || consecutive && r.MaxPositions < tokens:
 		return fmt.Errorf("a table of %d positions for sequences of %d: set MaxPositions to %d or more, or 0", r.MaxPositions, tokens, tokens)
+	case r.YaRN != YaRN{} && s != Scaling{}:
+		return fmt.Errorf("scaling %+v and YaRN %+v: want one of them", s, r.YaRN)
+	case r.YaRN != YaRN{} && !(r.YaRN.Factor > 0 && r.YaRN.OriginalPositions > 0 && r.YaRN.BetaFast >= 0 && r.YaRN.BetaSlow >= 0):
+		return fmt.Errorf("YaRN %+v: want Factor and OriginalPositions above 0", r.YaRN)
 	case s == Scaling{}:
 		return nil
 	case !(s.Factor > 0 && s.LowFrequency > 0 && s.HighFrequency > s.LowFrequency && s.OriginalPositions > 0):
@@ -93,7 +138,8 @@ func (r RoPE) check(tokens, width int, consecutive bool) error {
 func (r RoPE) frequencies() []float64 {
 	f := make([]float64, r.Dims/2)
 	for i := range f {
-		f[i] = r.Scaling.apply(math.Pow(r.Theta, -2*float64(i)/float64(r.Dims)))
+		frequency := math.Pow(r.Theta, -2*float64(i)/float64(r.Dims))
+		f[i] = r.YaRN.apply(r.Scaling.apply(frequency), r.Theta, r.Dims, i)
 	}
 	return f
 }
@@ -121,6 +167,9 @@ func (r RoPE) table(b *graph.Builder, d device.DType) (cos, sin graph.Value) {
 	name := fmt.Sprintf("rope(theta=%g dims=%d positions=%d %v", r.Theta, r.Dims, r.MaxPositions, d)
 	if s := r.Scaling; s.Factor != 0 {
 		name += fmt.Sprintf(" factor=%g low=%g high=%g original=%d", s.Factor, s.LowFrequency, s.HighFrequency, s.OriginalPositions)
+	}
+	if y := r.YaRN; y.Factor != 0 {
+		name += fmt.Sprintf(" yarn=%g original=%d fast=%g slow=%g", y.Factor, y.OriginalPositions, y.BetaFast, y.BetaSlow)
 	}
 	name += ")"
 	one := func(part string, f func(float64) float64) graph.Value {
@@ -164,6 +213,7 @@ func consecutive(b *graph.Builder, batch, tokens int) graph.Value {
 type rope struct {
 	graph.Pure
 	layout  device.RoPELayout
+	skip    int // elements of a head before the rotated ones
 	inverse bool
 }
 
@@ -194,7 +244,12 @@ func (rope) Cost(in []device.Spec) graph.Cost {
 }
 
 func (o rope) Run(x *graph.Exec, out, in []device.Tensor) error {
-	x.RoPE(out[0], in[0], in[1], in[2], in[3], o.layout, o.inverse)
+	y, from := out[0], in[0]
+	if o.skip > 0 {
+		x.Copy(y.Slice(3, 0, o.skip), from.Slice(3, 0, o.skip))
+		y, from = y.Slice(3, o.skip, y.Dim(3)), from.Slice(3, o.skip, from.Dim(3))
+	}
+	x.RoPE(y, from, in[1], in[2], in[3], o.layout, o.inverse)
 	return nil
 }
 
