@@ -14,6 +14,8 @@ package device
 // last dimension want its stride to be 1, and leave the others free, unless they
 // say contiguous; vectors and scalars are contiguous.
 type Kernels interface {
+	RoutingKernels
+
 	// Fill sets every element of dst, of any dtype and strides, to value.
 	Fill(dst Tensor, value float64)
 

@@ -28,6 +28,7 @@ type tasks[T float] struct {
 	gemmTasks[T]
 	attentionTasks[T]
 	vectorTasks[T]
+	routingTasks[T]
 }
 
 func newQueue(d *Device) *queue {

@@ -29,10 +29,11 @@ type vectorTasks[T float] struct {
 
 // byteTasks are the argument blocks of kernels that move elements of any dtype.
 type byteTasks struct {
-	fill      fillTask
-	copy      copyTask
-	embedding embeddingTask
-	nonFinite nonFiniteTask
+	fill       fillTask
+	copy       copyTask
+	embedding  embeddingTask
+	gatherRows gatherRowsTask
+	nonFinite  nonFiniteTask
 }
 
 // blocks returns the argument blocks for T.

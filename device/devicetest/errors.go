@@ -1,20 +1,24 @@
 package devicetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
 )
 
+// errorTest is a kernel's call with bad data.
+type errorTest struct {
+	name  string
+	want  string
+	build func(c *scene) func(k device.Kernels)
+}
+
 // testErrors tests that bad data is reported by Sync, once, and that the kernel
 // writes nothing outside of its outputs.
 func testErrors(t *testing.T, d device.Device) {
-	tests := []struct {
-		name  string
-		want  string
-		build func(c *scene) func(k device.Kernels)
-	}{
+	tests := []errorTest{
 		{"Embedding", "embedding: id 300 at index 17 is outside [0, 256)", func(c *scene) func(k device.Kernels) {
 			table, ids, dst := c.input(contiguous, 256, 4), badIDs(c, 17, 300, 20), c.output(contiguous, 20, 4)
 			return func(k device.Kernels) { k.Embedding(dst.Tensor, table.Tensor, ids.Tensor) }
@@ -35,7 +39,7 @@ func testErrors(t *testing.T, d device.Device) {
 			return func(k device.Kernels) { k.CrossEntropy(loss.Tensor, logits.Tensor, labels.Tensor, -1, true) }
 		}},
 	}
-	for _, test := range tests {
+	for _, test := range slices.Concat(tests, routingErrors) {
 		t.Run(test.name, func(t *testing.T) {
 			q := d.NewQueue()
 			defer q.Close()
@@ -54,6 +58,7 @@ func testErrors(t *testing.T, d device.Device) {
 			}
 			c.verify()
 			c.close(probe, []float64{3}, nil, 0)
+			c.indexable()
 		})
 	}
 }

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
@@ -17,7 +18,7 @@ type gradientTest struct {
 }
 
 func testGradients(t *testing.T, d device.Device) {
-	for _, g := range gradientTests {
+	for _, g := range slices.Concat(gradientTests, routingGradients) {
 		t.Run(g.name, func(t *testing.T) {
 			q := d.NewQueue()
 			defer q.Close()

@@ -17,6 +17,8 @@ func kernelTests() []kernelTest {
 		optimizerTests(),
 		matMulTests(),
 		attentionTests(),
+		routingTests(),
+		groupedTests(),
 	)
 }
 

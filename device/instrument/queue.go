@@ -181,3 +181,69 @@ func (r *queue) Call(f device.Function, out, in []device.Tensor) {
 	r.writes(out...)
 	r.to.Call(f, out, in)
 }
+
+func (r *queue) TopK(ids, scores, bias device.Tensor, groups, limited int) {
+	r.reads(scores, bias)
+	r.writes(ids)
+	r.to.TopK(ids, scores, bias, groups, limited)
+}
+
+func (r *queue) GatherColumns(dst, src, ids device.Tensor) {
+	r.reads(src, ids)
+	r.writes(dst)
+	r.to.GatherColumns(dst, src, ids)
+}
+
+func (r *queue) ScatterColumns(dst, src, ids device.Tensor) {
+	r.reads(src, ids)
+	r.writes(dst)
+	r.to.ScatterColumns(dst, src, ids)
+}
+
+func (r *queue) SortByExpert(order, position, counts, ids device.Tensor) {
+	r.reads(ids)
+	r.writes(order, position, counts)
+	r.to.SortByExpert(order, position, counts, ids)
+}
+
+func (r *queue) GatherRows(dst, src, index device.Tensor, divisor int) {
+	r.reads(src, index)
+	r.writes(dst)
+	r.to.GatherRows(dst, src, index, divisor)
+}
+
+func (r *queue) CombineRows(dst, src, position, weight device.Tensor) {
+	r.reads(src, position, weight)
+	r.writes(dst)
+	r.to.CombineRows(dst, src, position, weight)
+}
+
+func (r *queue) CombineRowsBackward(dsrc, dweight, src, position, order, weight, dy device.Tensor) {
+	r.reads(src, position, order, weight, dy)
+	r.writes(dsrc, dweight)
+	r.to.CombineRowsBackward(dsrc, dweight, src, position, order, weight, dy)
+}
+
+func (r *queue) ExpertMajor(order, position, totals, counts device.Tensor) {
+	r.reads(counts)
+	r.writes(order, position, totals)
+	r.to.ExpertMajor(order, position, totals, counts)
+}
+
+func (r *queue) GroupedMatMul(dst, a, b, counts device.Tensor) {
+	r.reads(a, b, counts)
+	r.writes(dst)
+	r.to.GroupedMatMul(dst, a, b, counts)
+}
+
+func (r *queue) GroupedMatMulWeight(dst, a, b, counts device.Tensor) {
+	r.reads(a, b, counts)
+	r.writes(dst)
+	r.to.GroupedMatMulWeight(dst, a, b, counts)
+}
+
+func (r *queue) BalanceBias(bias, counts device.Tensor, step float64) {
+	r.reads(bias, counts)
+	r.writes(bias)
+	r.to.BalanceBias(bias, counts, step)
+}
