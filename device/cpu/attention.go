@@ -8,11 +8,12 @@ import (
 )
 
 // A score tile is queryTile × keyTile: it stays in the second-level cache
-// together with the tiles of queries, keys and values it is made from. The tile
-// grid decides the order of sums, so it depends on nothing but these constants.
+// together with the tiles of queries, keys and values it is made from, and is
+// whole tiles of every vector micro-kernel (6×16, 12×32). The grid decides the
+// order of sums, so it depends on nothing but these constants.
 const (
-	queryTile = 64
-	keyTile   = 64
+	queryTile = 96
+	keyTile   = 96
 )
 
 // attentionTasks are the argument blocks of the attention kernels.

@@ -202,8 +202,10 @@ func (t *attentionBackward[T]) await(turn *int32, batch, queryIndex, keyIndex in
 		before--
 	}
 	for spins := 0; atomic.LoadInt32(turn) <= int32(before); spins++ {
-		if spins > spinLimit {
+		if spins >= t.q.dev.pool.spins {
 			runtime.Gosched()
+		} else {
+			spinPause()
 		}
 	}
 }

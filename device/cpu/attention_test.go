@@ -26,7 +26,7 @@ type attentionRun struct {
 // guarded is a buffer and which of its elements a view covers.
 type guarded struct {
 	whole device.Tensor
-	inner map[int]bool
+	inner []bool
 }
 
 type layout struct {
@@ -81,7 +81,7 @@ func (r *attentionRun) guard(n int) device.Tensor {
 	whole := device.NewTensor(r.alloc((n+2*zone)*r.dtype.Size()), 0, r.dtype, n+2*zone)
 	r.fillNaN(whole)
 	inner := whole.Slice(0, zone, zone+n)
-	g := guarded{whole, map[int]bool{}}
+	g := guarded{whole, make([]bool, whole.Len())}
 	for i := range n {
 		g.inner[zone+i] = true
 	}
@@ -317,7 +317,7 @@ func drawLayout(t *rapid.T) layout {
 func TestAttentionAgainstNaive(t *testing.T) {
 	q := testQueue(t, 2)
 	rapid.Check(t, func(rt *rapid.T) {
-		c, l := drawCase(rt, 150), drawLayout(rt)
+		c, l := drawCase(rt, 250), drawLayout(rt)
 		want := c.naive().result()
 		for d, bound := range map[device.DType]float64{device.Float64: 1e-12, device.Float32: 2e-5} {
 			r := newAttentionRun(t, d, c, l)
@@ -358,7 +358,7 @@ func TestAttentionMasks(t *testing.T) {
 func TestAttentionGradient(t *testing.T) {
 	q := testQueue(t, 1)
 	rapid.Check(t, func(rt *rapid.T) {
-		c := drawCase(rt, 80)
+		c := drawCase(rt, 120)
 		r := newAttentionRun(t, device.Float64, c, layout{})
 		r.run(q)
 		loss := func() float64 {
@@ -396,7 +396,7 @@ func TestAttentionBitIdentity(t *testing.T) {
 		queues = append(queues, testQueue(t, n))
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		c, l := drawCase(rt, 400), drawLayout(rt)
+		c, l := drawCase(rt, 500), drawLayout(rt)
 		r := newAttentionRun(t, device.Float32, c, l)
 		var want map[string][]float64
 		for _, q := range queues {
