@@ -87,12 +87,7 @@ func TestOracleProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			matmuls := p.Cost(func(s *graph.Step) bool { return s.Backward() && s.Node.Kind == "matmul" }).ExecutedFLOPs
-			var saved int64
-			for _, st := range p.Saved() {
-				if st.Edge.Spec().Len() > 1 { // the loss itself stays to the end of the step
-					saved += st.Bytes()
-				}
-			}
+			saved := p.Bound().Saved
 			var names []string
 			for _, n := range p.Reruns() {
 				names = append(names, n.Scope)

@@ -197,13 +197,8 @@ func checkReport(t *rapid.T, g *graph.Graph, plan *graph.Plan) {
 	for _, n := range p.Reruns() {
 		reruns = append(reruns, n.Name)
 	}
-	isOutput := func(n *graph.Node) bool {
-		return slices.ContainsFunc(g.Outputs, func(o graph.Result) bool { return o.Edge.Base().Node == n })
-	}
 	for _, st := range p.Saved() {
-		if !isOutput(st.Edge.Node) {
-			saved = append(saved, st.Edge.Node.Name)
-		}
+		saved = append(saved, st.Edge.Node.Name)
 	}
 	r := checkpoint.Explain(g, plan)
 	same := func(what string, compiled, reported []string) {
@@ -215,6 +210,9 @@ func checkReport(t *rapid.T, g *graph.Graph, plan *graph.Plan) {
 	}
 	same("reruns", reruns, r.With(checkpoint.Rerun))
 	same("saved", saved, r.With(checkpoint.Kept))
+	if b := p.Bound().Saved; b != r.SavedBytes() {
+		t.Errorf("the program saves %d bytes, the report says %d", b, r.SavedBytes())
+	}
 }
 
 // Loss and gradients of a real model are the same bits under random plans.
