@@ -220,6 +220,8 @@ func (t *attentionForward[T]) online(w *forwardScratch[T], row int, scores []T) 
 	sum := scoreExp(t.q.dev.level, scores, 1, -now)
 	if now != before {
 		w.max[row] = now
+	}
+	if now != before && w.sum[row] != 0 {
 		shrink := T(math.Exp(float64(before - now)))
 		w.sum[row] *= shrink
 		o := w.out[row*t.width : (row+1)*t.width]

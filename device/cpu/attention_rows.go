@@ -38,7 +38,12 @@ func scoreGradient[T float](l level, p, dp []T, scale, shift, delta T) {
 // scaled computes dst = factor·x.
 func scaled[T float](dst, x []T, factor T) {
 	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = factor * v
+	i := 0
+	for ; i <= len(x)-4; i += 4 {
+		to, from := (*[4]T)(dst[i:]), (*[4]T)(x[i:])
+		to[0], to[1], to[2], to[3] = factor*from[0], factor*from[1], factor*from[2], factor*from[3]
+	}
+	for ; i < len(x); i++ {
+		dst[i] = factor * x[i]
 	}
 }

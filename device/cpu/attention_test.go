@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/lethe-go/lethe/device"
 	"pgregory.net/rapid"
@@ -118,13 +119,13 @@ func (r *attentionRun) place(batch, rows, heads, width int) device.Tensor {
 
 func (r *attentionRun) fillNaN(t device.Tensor) {
 	if r.dtype == device.Float32 {
-		for i := range elements[float32](t) {
-			elements[float32](t)[i] = float32(math.NaN())
+		for x, i := elements[float32](t), 0; i < len(x); i++ {
+			x[i] = float32(math.NaN())
 		}
 		return
 	}
-	for i := range elements[float64](t) {
-		elements[float64](t)[i] = math.NaN()
+	for x, i := elements[float64](t), 0; i < len(x); i++ {
+		x[i] = math.NaN()
 	}
 }
 
@@ -139,13 +140,15 @@ func (r *attentionRun) borders(x []int32) device.Tensor {
 
 // each visits the elements of a view in row-major order.
 func (r *attentionRun) each(t device.Tensor, f func(i int, set func(float64), get func() float64)) {
-	i := 0
+	i, size := 0, r.dtype.Size()
+	if t.Len() == 0 {
+		return
+	}
 	for b := range t.Dim(0) {
 		for x := range t.Dim(1) {
 			for y := range t.Dim(2) {
 				for z := range t.Dim(3) {
-					e := t.Slice(0, b, b+1).Slice(1, x, x+1).Slice(2, y, y+1).Slice(3, z, z+1)
-					p := e.Pointer()
+					p := unsafe.Add(t.Pointer(), size*(b*t.Stride(0)+x*t.Stride(1)+y*t.Stride(2)+z*t.Stride(3)))
 					if r.dtype == device.Float32 {
 						f(i, func(v float64) { *(*float32)(p) = float32(v) }, func() float64 { return float64(*(*float32)(p)) })
 					} else {
@@ -182,16 +185,22 @@ func (n naiveResult) result() map[string][]float64 {
 	return map[string][]float64{"out": n.out.data, "lse": n.lse, "dq": n.dq.data, "dk": n.dk.data, "dv": n.dv.data}
 }
 
+// contents are the elements of a contiguous tensor.
+func (r *attentionRun) contents(t device.Tensor) []float64 {
+	if r.dtype == device.Float64 {
+		return elements[float64](t)
+	}
+	v := make([]float64, t.Len())
+	for i, x := range elements[float32](t) {
+		v[i] = float64(x)
+	}
+	return v
+}
+
 // checkGuards reports elements outside the views that are no longer NaN.
 func (r *attentionRun) checkGuards() error {
 	for n, g := range r.guards {
-		for i := range g.whole.Len() {
-			var v float64
-			if r.dtype == device.Float32 {
-				v = float64(elements[float32](g.whole)[i])
-			} else {
-				v = elements[float64](g.whole)[i]
-			}
+		for i, v := range r.contents(g.whole) {
 			if !g.inner[i] && !math.IsNaN(v) {
 				return fmt.Errorf("buffer %d: element %d outside the view was overwritten by %v", n, i, v)
 			}
