@@ -23,9 +23,9 @@ func (l *loop) announce(ctx context.Context) error {
 	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
 		c.ActivationCheckpoint.Mode, formatBytes(l.store.Bytes()+l.usage.peakBytes), formatBytes(l.store.Bytes()), formatBytes(l.usage.peakBytes),
 		formatBytes(l.usage.savedBytes), formatFLOPs(l.usage.recomputedFLOPs), l.usage.recomputedPct())
-	peak := "peak not measured for " + c.Training.DType
+	peak := "no peak is measured for " + c.Training.DType
 	if !math.IsNaN(l.peak) {
-		peak = formatFLOPs(l.peak) + "/s measured peak"
+		peak = fmt.Sprintf("peak %s/s (measured: %s)", formatFLOPs(l.peak), l.peakOf)
 	}
 	l.print("device:  %s, %s kernels, %d threads, %s", l.device.Name(), l.device.Level(), l.device.Workers(), peak)
 	l.warn(l.warnings...)

@@ -35,6 +35,7 @@ type loop struct {
 	usage   usage
 	memory  int64   // this process may use, in bytes; 0 if unknown
 	peak    float64 // FLOP/s of float32; NaN if it says nothing about the trained dtype
+	peakOf  string  // what was measured
 
 	since  time.Time // of the last line
 	tokens int       // since the last line
@@ -59,7 +60,7 @@ func (l *loop) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.peak, err = l.measurePeak(); err == nil {
+	if err = l.measurePeak(); err == nil {
 		err = l.announce(ctx)
 	}
 	if err != nil {
@@ -68,12 +69,13 @@ func (l *loop) prepare(ctx context.Context) error {
 	return err
 }
 
-// measurePeak is NaN for another dtype than the measured one: MFU is then N/A.
-func (l *loop) measurePeak() (float64, error) {
-	if l.config.Training.DType != "float32" {
-		return math.NaN(), nil
+// measurePeak leaves NaN for another dtype than the measured one: MFU is then N/A.
+func (l *loop) measurePeak() (err error) {
+	l.peak = math.NaN()
+	if l.config.Training.DType == "float32" {
+		l.peak, l.peakOf, err = peakFLOPs(l.device)
 	}
-	return peakFLOPs(l.device)
+	return err
 }
 
 func (l *loop) close() error { return l.metrics.Close() }

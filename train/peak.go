@@ -13,13 +13,14 @@ type flopsMeter interface {
 	PeakFLOPs() float64
 }
 
-// peakFLOPs measures what MFU is a fraction of. A device that cannot tell is
-// given matrix products, which come close to its peak.
-func peakFLOPs(d device.Device) (float64, error) {
+// peakFLOPs measures what MFU is a fraction of, and says how: by the device's own
+// meter, or else by matrix products, which come within a tenth of its peak.
+func peakFLOPs(d device.Device) (flops float64, how string, err error) {
 	if m, ok := d.(flopsMeter); ok {
-		return m.PeakFLOPs(), nil
+		return m.PeakFLOPs(), "fused multiply-adds", nil
 	}
-	return matmulFLOPs(d, 200*time.Millisecond)
+	flops, err = matmulFLOPs(d, 200*time.Millisecond)
+	return flops, "products of 512×512 matrices", err
 }
 
 // matmulFLOPs is the best rate that products of 512×512 matrices reach within
