@@ -1,7 +1,7 @@
 // Package device is the narrow waist between operations and hardware.
 //
-// A [Device] owns memory and hands out [Queue]s. A queue runs [Kernels], about
-// thirty methods in terms of [Tensor] views, in the order they were called.
+// A [Device] owns memory and hands out [Queue]s. A queue runs [Kernels], some
+// forty methods in terms of [Tensor] views, in the order they were called.
 // Everything above this package (ops, planner, executor) speaks only of specs,
 // tensors and kernels; everything below it is one folder per kind of hardware.
 //

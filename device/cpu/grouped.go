@@ -52,7 +52,7 @@ type groupedTile struct{ rows, columns int }
 var (
 	groupedTileMax = groupedTile{rows: 768, columns: 512}
 	groupedTileMin = groupedTile{rows: 96, columns: 64}
-	groupedLimit   = gemmLimit{rows: 768, columns: 512, steps: 2 * gemmDepth}
+	groupedLimit   = gemmLimit{rows: 768, columns: 512, steps: gemmDepth}
 )
 
 func groupedMatMul[T float](q *queue, dst, a, b, counts device.Tensor) {

@@ -35,7 +35,8 @@ func topKTest(grouped bool) func(c *scene) (func(device.Kernels), func()) {
 		experts := width * groups
 		k := c.extent("k", 0, width*limited, 6)
 		odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
-		next := func() float64 { return float64(c.rand.IntN(4)) / 4 }
+		levels := c.extent("levels", 1, 4, 4)
+		next := func() float64 { return float64(c.rand.IntN(levels)) / 4 }
 		if c.flag("odd") {
 			next = func() float64 { return append(odd, c.rand.NormFloat64(), 1)[c.rand.IntN(5)] }
 		}
@@ -132,8 +133,12 @@ func (c *scene) loads(experts, rows int) []float64 {
 		loads[c.rand.IntN(experts)] = float64(rows)
 		return loads
 	}
+	busy := experts
+	if c.small == nil {
+		busy--
+	}
 	for range rows {
-		loads[int(float64(experts)*math.Pow(c.rand.Float64(), 2.5))]++
+		loads[int(float64(busy)*math.Pow(c.rand.Float64(), 2.5))]++
 	}
 	c.rand.Shuffle(experts, func(i, j int) { loads[i], loads[j] = loads[j], loads[i] })
 	return loads
