@@ -21,11 +21,11 @@ func (tiny) Vocab() int                { return 257 }
 func (tiny) Parameters() int64         { return 106_944 }
 func (tiny) FLOPsPerToken(int) float64 { return 6 * 90_496 }
 
-func (tiny) Build(b *graph.Builder, in train.Inputs, policy graph.Policy) {
+func (tiny) Build(b *graph.Builder, in train.Inputs, p train.Policies) {
 	x := nn.Embedding(b.Scope("embed"), in.Tokens, nn.EmbeddingConfig{Vocab: 257, Dim: 64, DType: device.Float32})
 	for i := range 2 {
 		b := b.Scope("layers", i)
-		checkpoint.Region(b, policy, func() {
+		checkpoint.Region(b, p.Layer, func() {
 			a := attention.GQA{Heads: 4, KVHeads: 2, RoPE: attention.RoPE{Theta: 1e4}, Mask: attention.Mask{Causal: true}}
 			x = nn.Add(x, a.Build(b.Scope("attention"), nn.RMSNorm(b.Scope("attention_norm"), x, 1e-5)))
 			f := nn.FeedForward{Hidden: 128}

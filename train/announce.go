@@ -19,9 +19,13 @@ func (l *loop) announce(ctx context.Context) error {
 		return err
 	}
 	l.print("data:    %s", text)
-	l.print("batch:   %d × %d tokens in %d microbatches, %d steps", c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches(), c.Training.Steps)
+	ranks := c.Parallelism.ExpertParallelDegree
+	l.print("batch:   %d × %d tokens in %d microbatches, %d steps", ranks*c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches(), c.Training.Steps)
+	if ranks > 1 {
+		l.print("layout:  %d ranks share the experts (%s); memory below is that of one, at most", ranks, c.Parallelism.Backend)
+	}
 	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
-		c.ActivationCheckpoint.Mode, formatBytes(l.store.Bytes()+l.usage.peakBytes), formatBytes(l.store.Bytes()), formatBytes(l.usage.peakBytes),
+		c.ActivationCheckpoint.Mode, formatBytes(l.Store().Bytes()+l.usage.peakBytes), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes),
 		formatBytes(l.usage.savedBytes), formatFLOPs(l.usage.recomputedFLOPs), l.usage.recomputedPct())
 	peak := "no peak is measured for " + c.Training.DType
 	if !math.IsNaN(l.peak) {

@@ -17,6 +17,7 @@ type Config struct {
 	Optimizer            OptimizerConfig            `toml:"optimizer"`
 	LRScheduler          LRSchedulerConfig          `toml:"lr_scheduler"`
 	ActivationCheckpoint ActivationCheckpointConfig `toml:"activation_checkpoint"`
+	Parallelism          ParallelismConfig          `toml:"parallelism"`
 	State                StateConfig                `toml:"state"`
 	Metrics              MetricsConfig              `toml:"metrics"`
 	Validation           ValidationConfig           `toml:"validation"`
@@ -46,8 +47,8 @@ type TrainingConfig struct {
 	SeqLen int `toml:"seq_len"`
 	// Sequences in one microbatch: what one forward and backward pass works on.
 	LocalBatchSize int `toml:"local_batch_size"`
-	// Sequences in one optimizer step; a multiple of local_batch_size, the
-	// quotient is the number of microbatches whose gradients are summed. 0 means
+	// Sequences of one rank in one optimizer step; a multiple of local_batch_size,
+	// the quotient is the number of microbatches whose gradients are summed. 0 means
 	// local_batch_size: no accumulation.
 	GlobalBatchSize int `toml:"global_batch_size"`
 	// Optimizer steps of the whole run. The learning rate schedule ends here.
@@ -104,6 +105,12 @@ type ActivationCheckpointConfig struct {
 	// "none" keeps everything, "full" only the inputs of each layer,
 	// "selective" keeps what is expensive to compute again.
 	Mode string `toml:"mode"`
+	// Mode of the attention of each layer, where it differs from the mode of the
+	// layer. Empty means the layer's.
+	Attention string `toml:"attention"`
+	// Mode of the mixture of experts of each layer, where it differs from the mode
+	// of the layer. Empty means the layer's.
+	MoE string `toml:"moe"`
 	// Operation kinds ("matmul", "attention", …) or names given to values that
 	// are kept in addition to what the mode keeps.
 	Save StringList `toml:"save"`
@@ -113,6 +120,15 @@ type ActivationCheckpointConfig struct {
 	// Patterns of fully qualified names, for example "moe.router.gate", whose
 	// values are always computed again; stronger than save and rerun.
 	ForceRecompute StringList `toml:"force_recompute"`
+}
+
+// ParallelismConfig spreads a model over ranks.
+type ParallelismConfig struct {
+	// Ranks that share the experts of every layer; each trains on its own sequences,
+	// so that the batch grows by this factor. 1 keeps all experts on one rank.
+	ExpertParallelDegree int `toml:"expert_parallel_degree"`
+	// How ranks communicate: "local", ranks are goroutines of one process.
+	Backend string `toml:"backend"`
 }
 
 // StateConfig says when the state of the run is written to disk.
@@ -168,6 +184,7 @@ func DefaultConfig() Config {
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
 		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective"},
+		Parallelism:          ParallelismConfig{ExpertParallelDegree: 1, Backend: "local"},
 		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10},
 		Metrics:              MetricsConfig{LogFreq: 10},
 		Validation:           ValidationConfig{Freq: 10, Steps: -1},

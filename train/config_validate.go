@@ -15,6 +15,7 @@ var (
 	optimizerNames = []string{"AdamW"}
 	decayNames     = []string{"linear", "sqrt", "cosine"}
 	modeNames      = []string{"none", "full", "selective"}
+	backendNames   = []string{"local"}
 )
 
 // Validate reports every impossible value, each with its key, the value, the
@@ -28,6 +29,8 @@ func (c Config) Validate() error {
 	v.optimizer(c.Optimizer)
 	v.schedule(c.LRScheduler)
 	v.checkpoint(c.ActivationCheckpoint)
+	v.atLeast("parallelism.expert_parallel_degree", c.Parallelism.ExpertParallelDegree, 1, "set 1 for a single rank")
+	v.oneOf("parallelism.backend", c.Parallelism.Backend, backendNames)
 	if c.State.Enable {
 		v.nonEmpty("state.folder", c.State.Folder, `name a folder, such as "state"`)
 		v.atLeast("state.interval", c.State.Interval, 1, "set the steps between two saves, or state.enable=false")
@@ -99,6 +102,11 @@ func (v *validator) schedule(c LRSchedulerConfig) {
 
 func (v *validator) checkpoint(c ActivationCheckpointConfig) {
 	v.oneOf("activation_checkpoint.mode", c.Mode, modeNames)
+	for key, mode := range map[string]string{"attention": c.Attention, "moe": c.MoE} {
+		if mode != "" {
+			v.oneOf("activation_checkpoint."+key, mode, modeNames)
+		}
+	}
 	v.entries("activation_checkpoint.save", c.Save)
 	v.entries("activation_checkpoint.rerun", c.Rerun)
 	v.entries("activation_checkpoint.force_recompute", c.ForceRecompute)

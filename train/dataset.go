@@ -67,19 +67,22 @@ func halves(ctx context.Context, s data.Source) (data.Source, error) {
 	return data.Documents(s.Name(), text[:cut], text[cut:]), nil
 }
 
-// loader returns the training batches, in an order that only the seed decides.
-func (d *dataset) loader(ctx context.Context, c TrainingConfig) (*data.Loader, error) {
+// loader returns the training batches of a rank, in an order that only the seed
+// decides.
+func (d *dataset) loader(ctx context.Context, c TrainingConfig, rank, ranks int) (*data.Loader, error) {
 	return data.NewLoader(ctx, d.train, d.tokenizer, data.Options{
-		SeqLen: c.SeqLen, Rows: c.LocalBatchSize, Seed: uint64(c.Seed), Shuffle: true,
+		SeqLen: c.SeqLen, Rows: c.LocalBatchSize, Rank: rank, Ranks: ranks, Seed: uint64(c.Seed), Shuffle: true,
 	})
 }
 
-// heldOutLoader returns one pass over the held-out documents.
-func (d *dataset) heldOutLoader(ctx context.Context, c TrainingConfig) (*data.Loader, error) {
+// heldOutLoader returns a rank's part of one pass over the held-out documents.
+func (d *dataset) heldOutLoader(ctx context.Context, c TrainingConfig, rank, ranks int) (*data.Loader, error) {
 	if d.heldOut == nil {
 		return nil, fmt.Errorf("train: config: validation.enable: %s is too short to hold out a part; give more text or set validation.enable=false", d.train.Name())
 	}
-	return data.NewLoader(ctx, d.heldOut, d.tokenizer, data.Options{SeqLen: c.SeqLen, Rows: c.LocalBatchSize, Passes: 1})
+	return data.NewLoader(ctx, d.heldOut, d.tokenizer, data.Options{
+		SeqLen: c.SeqLen, Rows: c.LocalBatchSize, Rank: rank, Ranks: ranks, Passes: 1,
+	})
 }
 
 // countBytes is how much text is read to count the tokens of a source.

@@ -21,38 +21,64 @@ type Evaluation struct {
 }
 
 // Evaluate measures the held-out data from its start, at most validation.steps
-// microbatches of it. It changes nothing. Sums over microbatches are float64.
+// microbatches of it on every rank. It changes nothing. Sums over microbatches are
+// float64.
 func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
 	var e Evaluation
-	m := t.machines.evaluate
-	if m == nil {
+	if t.ranks[0].machines.evaluate == nil {
 		return e, errors.New("train: nothing is held out: set validation.enable=true")
 	}
-	loader, err := t.data.heldOutLoader(ctx, t.config.Training)
+	parts := make([]heldOutPart, len(t.ranks))
+	err := t.together(func(r *rank) (err error) {
+		parts[r.index], err = r.evaluate(ctx, t.data, t.step)
+		return err
+	})
 	if err != nil {
-		return e, err
+		return e, fmt.Errorf("train: held-out data at step %d: %w", t.step, err)
 	}
-	var b data.Batch
 	var sum float64
-	for i := 0; t.config.Validation.Steps < 0 || i < t.config.Validation.Steps; i++ {
-		err := loader.Next(ctx, &b)
-		if err == io.EOF {
-			e.Complete = true
-			break
-		}
-		if err != nil {
-			return e, err
-		}
-		if b.Valid == 0 {
-			continue
-		}
-		m.feed(&b, 1/float64(b.Valid))
-		if err := m.Run(ctx, graph.RunOptions{Step: t.step, Microbatch: i}); err != nil {
-			return e, fmt.Errorf("train: held-out data at step %d: %w", t.step, err)
-		}
-		sum += m.loss() * float64(b.Valid)
-		e.Predictions += int64(b.Valid)
+	for _, p := range parts {
+		sum += p.sum
+		e.Predictions += p.predictions
+		e.Complete = p.complete // the same on every rank
 	}
 	e.Loss = sum / float64(e.Predictions)
 	return e, nil
+}
+
+// heldOutPart is one rank's part of a measurement.
+type heldOutPart struct {
+	sum         float64 // of the cross-entropy
+	predictions int64
+	complete    bool
+}
+
+// evaluate runs this rank's microbatches. A microbatch without labels runs too: other
+// ranks may have some, and all take part in every exchange.
+func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOutPart, error) {
+	var p heldOutPart
+	c := r.config
+	loader, err := d.heldOutLoader(ctx, c.Training, r.index, c.Parallelism.ExpertParallelDegree)
+	if err != nil {
+		return p, err
+	}
+	m := r.machines.evaluate
+	var b data.Batch
+	for i := 0; c.Validation.Steps < 0 || i < c.Validation.Steps; i++ {
+		err := loader.Next(ctx, &b)
+		if err == io.EOF {
+			p.complete = true
+			break
+		}
+		if err != nil {
+			return p, err
+		}
+		m.feed(&b, 1/float64(max(b.Valid, 1)))
+		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: i}); err != nil {
+			return p, err
+		}
+		p.sum += m.loss() * float64(b.Valid)
+		p.predictions += int64(b.Valid)
+	}
+	return p, nil
 }

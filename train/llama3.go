@@ -29,12 +29,16 @@ func (m llama3Model) Vocab() int                       { return m.config.Vocab }
 func (m llama3Model) Parameters() int64                { return m.config.Parameters() }
 func (m llama3Model) FLOPsPerToken(seqLen int) float64 { return m.config.FLOPsPerToken(seqLen) }
 
-func (m llama3Model) Build(b *graph.Builder, in Inputs, policy graph.Policy) {
+func (m llama3Model) Build(b *graph.Builder, in Inputs, p Policies) {
+	if p.Attention != nil || p.MoE != nil {
+		b.Fail("activation_checkpoint.attention and .moe are for models with mixtures of experts, not for llama3; set activation_checkpoint.mode")
+		return
+	}
 	c := m.config
 	if !in.Training {
 		c.Dropout = 0
 	}
 	llama3.Build(b, c, llama3.Inputs{
 		Tokens: in.Tokens, Labels: in.Labels, Positions: in.Positions, DocumentStart: in.DocumentStart, Scale: in.Scale,
-	}, func(int) checkpoint.Policy { return policy })
+	}, func(int) checkpoint.Policy { return p.Layer })
 }

@@ -20,7 +20,7 @@ var ErrStopped = errors.New("stopped")
 // as the config says. When ctx ends it finishes the step, saves and returns an
 // error that wraps ErrStopped, or another one if it may not save.
 func (t *Trainer) Run(ctx context.Context) error {
-	l := &loop{Trainer: t, usage: t.programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
+	l := &loop{Trainer: t, usage: t.ranks[0].programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
@@ -134,9 +134,9 @@ func (l *loop) report(r StepResult) error {
 	flops := tps * l.model.FLOPsPerToken(l.config.Training.SeqLen)
 	m := Metrics{
 		Step: l.step, Loss: Float(r.Loss), GradNorm: Float(r.GradNorm),
-		MemoryBytes: l.store.Bytes() + l.usage.peakBytes,
+		MemoryBytes: l.memoryBytes(),
 		TPS:         Float(tps), TFLOPS: Float(flops / 1e12), MFU: Float(100 * flops / l.peak),
-		ExecutedTFLOPS: Float(float64(l.steps) * l.usage.executedFLOPs / seconds / 1e12),
+		ExecutedTFLOPS: Float(float64(l.steps*len(l.ranks)) * l.usage.executedFLOPs / seconds / 1e12),
 		SavedBytes:     l.usage.savedBytes, RecomputedFLOPs: int64(l.usage.recomputedFLOPs), HostSyncs: int64(l.usage.hostSyncs),
 		Seconds: Float(seconds),
 	}
@@ -146,6 +146,23 @@ func (l *loop) report(r StepResult) error {
 	l.print("%s", m)
 	l.resetClock()
 	return l.metrics.Write(m)
+}
+
+// memoryBytes is the high-water mark of all ranks of this process since the last
+// report. A static program needs the same in every run.
+func (l *loop) memoryBytes() int64 {
+	var sum int64
+	for _, r := range l.ranks {
+		peak := r.peak
+		for _, p := range r.programs.all() {
+			if p != r.programs.first && p != r.programs.more || r.peak == 0 {
+				peak = max(peak, p.Bound().Peak)
+			}
+		}
+		sum += r.store.Bytes() + peak
+		r.peak = 0
+	}
+	return sum
 }
 
 func (l *loop) resetClock() { l.since, l.tokens, l.steps = time.Now(), 0, 0 }

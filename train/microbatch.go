@@ -13,6 +13,7 @@ type microbatchMachine struct {
 	tokens, labels, positions, start []int32
 	scale                            device.Tensor
 	losses                           []string
+	dynamic                          bool // needs memory according to row counts
 }
 
 func newMicrobatchMachine(p *graph.Program) (*microbatchMachine, error) {
@@ -24,7 +25,8 @@ func newMicrobatchMachine(p *graph.Program) (*microbatchMachine, error) {
 	m := &microbatchMachine{
 		Machine: machine,
 		tokens:  ids("tokens"), labels: ids("labels"), positions: ids("positions"), start: ids("document_start"),
-		scale: machine.Input("scale"),
+		scale:   machine.Input("scale"),
+		dynamic: len(machine.Counts()) > 0,
 	}
 	for _, l := range p.Graph.Losses {
 		m.losses = append(m.losses, l.Name)

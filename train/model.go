@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
@@ -28,8 +29,27 @@ type Model interface {
 	FLOPsPerToken(seqLen int) float64
 
 	// Build adds the model to b and its losses by b.AddLoss. Each layer goes into
-	// a checkpoint.Region with the given policy.
-	Build(b *graph.Builder, in Inputs, policy graph.Policy)
+	// a checkpoint.Region with the layer's policy; where p has one for attention or
+	// mixture of experts, that part goes into a region of its own inside.
+	Build(b *graph.Builder, in Inputs, p Policies)
+}
+
+// Policies are the policies of the parts of every layer.
+type Policies struct {
+	Layer graph.Policy
+	// Attention and MoE are nil where the layer's policy holds.
+	Attention, MoE graph.Policy
+}
+
+// Balanced is a Model with experts whose load the optimizer step evens out.
+type Balanced interface {
+	Model
+
+	// Experts is the number of routed experts of a layer: ranks share them evenly.
+	Experts() int
+
+	// BalanceStep is what the bias of a router moves by in one step; see moe.Balance.
+	BalanceStep() float64
 }
 
 // Inputs are what a microbatch feeds to a model.
@@ -42,6 +62,9 @@ type Inputs struct {
 	// whole optimizer step. A loss is Scale times a sum over tokens, so that the
 	// gradients of microbatches add up to that of the step.
 	Scale graph.Value
+	// Experts are the ranks that share the experts of every layer; nil if this rank
+	// has all of them.
+	Experts collective.Group
 	// Training is false when held-out data is measured: no dropout then.
 	Training bool
 }
@@ -63,7 +86,19 @@ func newModel(c Config, dtype device.DType) (Model, error) {
 	return m, nil
 }
 
-// policy of every layer under an activation checkpointing mode.
+// policies of every layer under a config.
+func policies(c ActivationCheckpointConfig) Policies {
+	p := Policies{Layer: policy(c.Mode)}
+	if c.Attention != "" {
+		p.Attention = policy(c.Attention)
+	}
+	if c.MoE != "" {
+		p.MoE = policy(c.MoE)
+	}
+	return p
+}
+
+// policy under an activation checkpointing mode.
 func policy(mode string) graph.Policy {
 	switch mode {
 	case "full":

@@ -18,15 +18,14 @@ const (
 	clipVariable   = "optimizer.clip_factor"
 )
 
-// globalNorm is the L2 norm of all its inputs taken together, in their dtype:
-// sqrt(Σ over inputs Σ x²). Sums are float64 throughout, one partial sum an input,
-// added in the order of the inputs.
-type globalNorm struct{}
+// sumSquares is Σ over inputs Σ x², a float64 scalar: one partial sum an input, added
+// in the order of the inputs.
+type sumSquares struct{}
 
-func (globalNorm) Kind() string           { return "global_norm" }
-func (globalNorm) Effects() graph.Effects { return 0 }
+func (sumSquares) Kind() string           { return "sum_squares" }
+func (sumSquares) Effects() graph.Effects { return 0 }
 
-func (globalNorm) Outputs(in []device.Spec) ([]device.Spec, error) {
+func (sumSquares) Outputs(in []device.Spec) ([]device.Spec, error) {
 	if len(in) == 0 {
 		return nil, fmt.Errorf("nothing to take the norm of")
 	}
@@ -35,14 +34,14 @@ func (globalNorm) Outputs(in []device.Spec) ([]device.Spec, error) {
 			return nil, fmt.Errorf("want floats of one dtype, have %v × %v", in[0], s)
 		}
 	}
-	return []device.Spec{device.NewSpec(in[0].DType)}, nil
+	return []device.Spec{device.NewSpec(device.Float64)}, nil
 }
 
-func (globalNorm) Workspace(in []device.Spec, _ int) int64 {
-	return int64(len(in)+1) * int64(device.Float64.Size())
+func (sumSquares) Workspace(in []device.Spec, _ int) int64 {
+	return int64(len(in)) * int64(device.Float64.Size())
 }
 
-func (globalNorm) Cost(in []device.Spec) graph.Cost {
+func (sumSquares) Cost(in []device.Spec) graph.Cost {
 	var elements float64
 	for _, s := range in {
 		elements += float64(s.Len())
@@ -50,15 +49,36 @@ func (globalNorm) Cost(in []device.Spec) graph.Cost {
 	return graph.Traffic(2*elements, in, nil)
 }
 
-func (globalNorm) Run(x *graph.Exec, out, in []device.Tensor) error {
-	size := int64(device.Float64.Size())
+func (sumSquares) Run(x *graph.Exec, out, in []device.Tensor) error {
 	for i, t := range in {
-		x.SumSquares(x.Scratch(int64(i)*size, device.Float64), t)
+		x.SumSquares(x.Scratch(int64(i)*int64(device.Float64.Size()), device.Float64), t)
 	}
-	total := x.Scratch(int64(len(in))*size, device.Float64, 1)
-	x.Sum(total, x.Scratch(0, device.Float64, len(in)))
+	x.Sum(out[0].Reshape(1), x.Scratch(0, device.Float64, len(in)))
+	return nil
+}
+
+// rootSum is the square root of the sum of float64 scalars, in a dtype: the global
+// norm, from the sums of squares of its parts.
+type rootSum struct{ dtype device.DType }
+
+func (rootSum) Kind() string                     { return "global_norm" }
+func (rootSum) Effects() graph.Effects           { return 0 }
+func (rootSum) Cost(in []device.Spec) graph.Cost { return graph.Traffic(2, in, in[:1]) }
+
+func (rootSum) Workspace([]device.Spec, int) int64 { return int64(device.Float64.Size()) }
+
+func (r rootSum) Outputs([]device.Spec) ([]device.Spec, error) {
+	return []device.Spec{device.NewSpec(r.dtype)}, nil
+}
+
+func (rootSum) Run(x *graph.Exec, out, in []device.Tensor) error {
+	total := x.Scratch(0, device.Float64)
+	x.Copy(total, in[0])
+	for _, t := range in[1:] {
+		x.Binary(device.Add, total, total, t)
+	}
 	x.Unary(device.Sqrt, total, total)
-	x.Copy(out[0], total.Reshape())
+	x.Copy(out[0], total)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device/cpu"
-	"github.com/lethe-go/lethe/graph"
 )
 
 // PlanRow is what one activation checkpointing mode would cost.
@@ -23,7 +22,9 @@ type PlanRow struct {
 	RecomputedPct   float64 `json:"recomputed_pct"`
 }
 
-// PlanReport compares the modes before anything is allocated or run.
+// PlanReport compares the modes before anything is allocated or run. With several
+// ranks the figures are those of one; with experts on other ranks they are bounds,
+// for how many rows a rank gets shows only as it runs.
 type PlanReport struct {
 	Model Model
 	Rows  []PlanRow // in the order none, selective, full
@@ -62,8 +63,12 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 	for _, mode := range []string{"none", "selective", "full"} {
 		of := c
 		of.ActivationCheckpoint.Mode = mode
-		store := graph.NewStore(dev, graph.StoreOptions{Seed: uint64(c.Training.Seed)})
-		compiler, err := newCompiler(of, o.Model, store)
+		groups, err := localGroups(c.Parallelism)
+		if err != nil {
+			return nil, err
+		}
+		store := newStore(dev, c, 0)
+		compiler, err := newCompiler(of, o.Model, store, groups[0])
 		if err != nil {
 			return nil, err
 		}

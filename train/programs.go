@@ -2,9 +2,12 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/moe"
 )
 
 // programs are the Programs of a run, on one Store. An optimizer step is first
@@ -44,12 +47,13 @@ func (p *programs) stepCount(q *graph.Program, microbatches int) int {
 	return 1
 }
 
-// compiler builds and compiles the Programs of one config.
+// compiler builds and compiles the Programs of one rank.
 type compiler struct {
 	config Config
 	model  Model
 	dtype  device.DType
 	store  *graph.Store
+	group  collective.Group // nil for a rank alone
 }
 
 func (c *compiler) compile() (*programs, []string, error) {
@@ -84,7 +88,7 @@ func (c *compiler) compile() (*programs, []string, error) {
 // belong; further ones add.
 func (c *compiler) accumulate(add bool) (*graph.Program, []*graph.Variable, []string, error) {
 	b := graph.New(c.store)
-	c.model.Build(b, c.inputs(b, true), policy(c.config.ActivationCheckpoint.Mode))
+	c.model.Build(b, c.inputs(b, true), policies(c.config.ActivationCheckpoint))
 	values := b.Parameters()
 	grads := b.Backward(values...)
 	var parameters []*graph.Variable
@@ -118,22 +122,38 @@ func (c *compiler) inputs(b *graph.Builder, training bool) Inputs {
 		Positions:     b.Input("positions", device.Int32, rows, columns),
 		DocumentStart: b.Input("document_start", device.Int32, rows, columns),
 		Scale:         b.Input("scale", c.dtype),
+		Experts:       c.group,
 		Training:      training,
 	}
 }
 
 // norm leaves the clip factor in a scratch variable for update. The norm itself
-// is the output grad_norm, before clipping.
+// is the output grad_norm, before clipping. With several ranks it first adds up the
+// gradients of what all of them hold; those of experts are whole where they are.
 func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
 	b := graph.New(c.store)
-	grads := make([]graph.Value, len(parameters))
-	for i, p := range parameters {
-		grads[i] = b.Variable(c.store.Variable(gradientPrefix + p.Name))
+	var shared, own []graph.Value
+	for _, p := range parameters {
+		gradient := b.Variable(c.store.Variable(gradientPrefix + p.Name))
+		switch {
+		case c.group == nil:
+			shared = append(shared, gradient)
+		case slices.Equal(p.Spec.Shape, p.Global):
+			collective.AllReduceState(b, c.group, gradient)
+			shared = append(shared, gradient)
+		default:
+			own = append(own, gradient)
+		}
 	}
-	norm := b.Scope("optimizer").Apply(globalNorm{}, grads...)
+	scope := b.Scope("optimizer")
+	squares := []graph.Value{scope.Apply(sumSquares{}, shared...)}
+	if len(own) > 0 {
+		squares = append(squares, collective.AllReduce(scope, c.group, scope.Apply(sumSquares{}, own...)).Wait())
+	}
+	norm := scope.Apply(rootSum{dtype: c.dtype}, squares...)
 	b.Output("grad_norm", norm)
 	if most := c.config.Training.MaxNorm; most > 0 {
-		factor := b.Scope("optimizer").Apply(clipFactor{max: most}, norm)
+		factor := scope.Apply(clipFactor{max: most}, norm)
 		b.Assign(b.Scratch(clipVariable, c.dtype), factor)
 	}
 	return compileBuilt(b)
@@ -160,13 +180,16 @@ func (c *compiler) update(parameters []*graph.Variable) (*graph.Program, error) 
 		}
 		b.Scope("optimizer", p.Name).Apply(op, in...)
 	}
+	if m, ok := c.model.(Balanced); ok {
+		moe.Balance(b, c.group, m.BalanceStep())
+	}
 	return compileBuilt(b)
 }
 
 // evaluate is the forward pass on held-out data.
 func (c *compiler) evaluate() (*graph.Program, error) {
 	b := graph.New(c.store)
-	c.model.Build(b, c.inputs(b, false), policy(c.config.ActivationCheckpoint.Mode))
+	c.model.Build(b, c.inputs(b, false), policies(c.config.ActivationCheckpoint))
 	return compileBuilt(b)
 }
 
@@ -179,7 +202,7 @@ func compileBuilt(b *graph.Builder) (*graph.Program, error) {
 }
 
 // newCompiler makes the parts that a config names and checks that they fit.
-func newCompiler(c Config, m Model, store *graph.Store) (*compiler, error) {
+func newCompiler(c Config, m Model, store *graph.Store, group collective.Group) (*compiler, error) {
 	dtype, err := device.ParseDType(c.Training.DType)
 	if err != nil {
 		return nil, fmt.Errorf("train: config: training.dtype: %w", err)
@@ -189,5 +212,14 @@ func newCompiler(c Config, m Model, store *graph.Store) (*compiler, error) {
 			return nil, err
 		}
 	}
-	return &compiler{config: c, model: m, dtype: dtype, store: store}, nil
+	if ranks := c.Parallelism.ExpertParallelDegree; ranks > 1 {
+		b, ok := m.(Balanced)
+		if !ok {
+			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must be 1 for %s, which has no experts: %d; set 1", m.Name(), ranks)
+		}
+		if b.Experts()%ranks != 0 {
+			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must divide the %d experts of %s: %d; set a divisor", b.Experts(), m.Name(), ranks)
+		}
+	}
+	return &compiler{config: c, model: m, dtype: dtype, store: store, group: group}, nil
 }

@@ -41,8 +41,8 @@ func TestMeasuredPeakIsPredicted(t *testing.T) {
 			if _, err := r.Step(context.Background()); err != nil { // fills the inputs
 				t.Fatal(err)
 			}
-			r.machines.evaluate.feed(&r.batches[0], 1)
-			for i, m := range r.machines.all() {
+			r.ranks[0].machines.evaluate.feed(&r.ranks[0].batches[0], 1)
+			for i, m := range r.ranks[0].machines.all() {
 				seen, err := graph.Measure(context.Background(), m, graph.RunOptions{Step: 2})
 				if err != nil {
 					t.Fatal(err)

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/lethe-go/lethe/data"
-	"github.com/lethe-go/lethe/graph"
 )
 
 // stateFolder is where the run's states are.
@@ -20,7 +18,7 @@ func (t *Trainer) Save() error {
 	if t.failed != nil {
 		return fmt.Errorf("train: an earlier step failed, its state is not worth saving: %w", t.failed)
 	}
-	loader, err := json.Marshal(t.loader.State())
+	loader, err := json.Marshal(t.ranks[0].loader.State())
 	if err != nil {
 		return fmt.Errorf("train: state: loader: %w", err)
 	}
@@ -29,30 +27,13 @@ func (t *Trainer) Save() error {
 		return fmt.Errorf("train: state: config: %w", err)
 	}
 	meta := StateMeta{Step: t.step, KernelLevel: t.device.Level(), ConfigHash: hash, Loader: loader}
-	warnings, err := t.config.stateFolder().Save(meta, t.tensors())
+	warnings, err := t.config.stateFolder().Save(meta, newShards(t.ranks).gather())
 	if err != nil {
 		return err
 	}
 	t.warn(warnings...)
 	t.saved = t.step
 	return nil
-}
-
-// tensors are what a state holds: every parameter and every State of the Store,
-// as views of their memory.
-func (t *Trainer) tensors() []Tensor {
-	var list []Tensor
-	for _, v := range t.store.Variables() {
-		if v.Kind != graph.Parameter && v.Kind != graph.State {
-			continue
-		}
-		x := v.Tensor()
-		list = append(list, Tensor{
-			Name: v.Name, DType: v.Spec.DType, Shape: v.Spec.Shape,
-			Data: unsafe.Slice((*byte)(x.Pointer()), x.Bytes()),
-		})
-	}
-	return list
 }
 
 // resume loads the newest state, if there is one.
@@ -74,15 +55,20 @@ func (t *Trainer) resume() error {
 	if err := t.checkState(state); err != nil {
 		return err
 	}
-	if err := state.Read(t.tensors()); err != nil {
+	shards := newShards(t.ranks)
+	whole := shards.gather()
+	if err := state.Read(whole); err != nil {
 		return err
 	}
+	shards.scatter(whole)
 	var position data.State
 	if err := json.Unmarshal(state.Loader, &position); err != nil {
 		return fmt.Errorf("train: state: %s: position of the data: %w", state.Path(), err)
 	}
-	if err := t.loader.Restore(position); err != nil {
-		return fmt.Errorf("train: state: %s: %w", state.Path(), err)
+	for _, r := range t.ranks {
+		if err := r.loader.Restore(position); err != nil {
+			return fmt.Errorf("train: state: %s: %w", state.Path(), err)
+		}
 	}
 	t.step, t.saved = state.Step, state.Step
 	return nil

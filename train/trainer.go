@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 
-	"github.com/lethe-go/lethe/data"
+	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
@@ -39,25 +40,14 @@ type Trainer struct {
 	options Options
 	model   Model
 	device  device.Device
-	store   *graph.Store
 	data    *dataset
-	loader  *data.Loader
-	batches []data.Batch // the microbatches of a step
+	ranks   []*rank
 
-	programs *programs
 	schedule Schedule
 	warnings []string // doubts about the config and the model
-	machines machines
-	step     int   // optimizer steps done
-	saved    int   // step of the newest state on disk, −1 if there is none
-	failed   error // of an earlier step
-}
-
-// machines run the programs of the same names.
-type machines struct {
-	first, more, evaluate *microbatchMachine
-	norm, update          *graph.Machine
-	lr                    []float64 // host memory of update's learning rate
+	step     int      // optimizer steps done
+	saved    int      // step of the newest state on disk, −1 if there is none
+	failed   error    // of an earlier step
 }
 
 // New builds the model, makes the plan, compiles the Programs, allocates their
@@ -85,15 +75,16 @@ func (t *Trainer) open(ctx context.Context) error {
 		}
 		t.device = d
 	}
-	t.store = graph.NewStore(t.device, graph.StoreOptions{Seed: uint64(t.config.Training.Seed)})
 	if err := t.openData(ctx); err != nil {
 		return &ConfigError{err}
 	}
-	if err := t.compile(); err != nil {
+	if err := t.openRanks(ctx); err != nil {
 		return &ConfigError{err}
 	}
-	if err := t.allocate(); err != nil {
-		return err
+	for _, r := range t.ranks {
+		if err := r.allocate(); err != nil {
+			return err
+		}
 	}
 	return t.resume()
 }
@@ -103,88 +94,46 @@ func (t *Trainer) openData(ctx context.Context) error {
 	if t.data, err = openDataset(ctx, t.config.Training.Dataset); err != nil {
 		return err
 	}
-	if t.loader, err = t.data.loader(ctx, t.config.Training); err != nil {
-		return err
-	}
-	t.batches = make([]data.Batch, t.config.Training.Microbatches())
 	if t.config.Validation.Enable {
-		_, err = t.data.heldOutLoader(ctx, t.config.Training)
+		_, err = t.data.heldOutLoader(ctx, t.config.Training, 0, 1)
 	}
 	return err
 }
 
-func (t *Trainer) compile() error {
-	c, err := newCompiler(t.config, t.options.Model, t.store)
+// openRanks compiles the Programs of every rank.
+func (t *Trainer) openRanks(ctx context.Context) error {
+	groups, err := localGroups(t.config.Parallelism)
 	if err != nil {
 		return err
 	}
-	t.model = c.model
+	for i, g := range groups {
+		r, err := newRank(ctx, t, i, g)
+		if err != nil {
+			return err
+		}
+		t.ranks = append(t.ranks, r)
+	}
+	first := t.ranks[0]
+	t.model = first.model
 	if have, want := t.model.Vocab(), t.data.tokenizer.Vocab(); have < want {
 		return fmt.Errorf("train: %s has a vocabulary of %d, the tokenizer %q needs %d; choose another model.flavor", t.model.Name(), have, t.data.tokenizer.Name(), want)
 	}
-	var warnings []string
-	t.schedule, t.warnings = NewSchedule(t.config.LRScheduler, t.config.Training.Steps)
-	t.programs, warnings, err = c.compile()
-	t.warnings = append(t.warnings, warnings...)
-	return err
-}
-
-// allocate makes the machines, the one with the largest arena first.
-func (t *Trainer) allocate() error {
-	p, m := t.programs, &t.machines
-	var err error
-	if m.first, err = newMicrobatchMachine(p.first); err != nil {
-		return err
-	}
-	if p.more != nil {
-		if m.more, err = newMicrobatchMachine(p.more); err != nil {
-			return err
-		}
-	}
-	if p.evaluate != nil {
-		if m.evaluate, err = newMicrobatchMachine(p.evaluate); err != nil {
-			return err
-		}
-	}
-	if m.norm, err = graph.NewMachine(p.norm); err != nil {
-		return err
-	}
-	if m.update, err = graph.NewMachine(p.update); err != nil {
-		return err
-	}
-	m.lr = device.Elements[float64](m.update.Input("lr"))
+	var doubts []string
+	t.schedule, doubts = NewSchedule(t.config.LRScheduler, t.config.Training.Steps)
+	t.warnings = append(doubts, first.warnings...)
 	return nil
 }
 
 // Close frees the memory of the run.
 func (t *Trainer) Close() error {
 	var errs []error
-	for _, m := range t.machines.all() {
-		errs = append(errs, m.Close())
-	}
-	t.machines = machines{}
-	if t.store != nil {
-		errs = append(errs, t.store.Close())
+	for _, r := range t.ranks {
+		errs = append(errs, r.close())
 	}
 	if t.device != nil && t.options.Device == nil {
 		errs = append(errs, t.device.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func (m *machines) all() []*graph.Machine {
-	var all []*graph.Machine
-	for _, x := range []*microbatchMachine{m.first, m.more, m.evaluate} {
-		if x != nil {
-			all = append(all, x.Machine)
-		}
-	}
-	for _, x := range []*graph.Machine{m.norm, m.update} {
-		if x != nil {
-			all = append(all, x)
-		}
-	}
-	return all
 }
 
 // Config of the run.
@@ -193,8 +142,8 @@ func (t *Trainer) Config() Config { return t.config }
 // Model that is trained.
 func (t *Trainer) Model() Model { return t.model }
 
-// Store holds the parameters and the optimizer's moments.
-func (t *Trainer) Store() *graph.Store { return t.store }
+// Store holds the parameters and the optimizer's moments of the first rank.
+func (t *Trainer) Store() *graph.Store { return t.ranks[0].store }
 
 // Steps is the number of optimizer steps that are done.
 func (t *Trainer) Steps() int { return t.step }
@@ -231,50 +180,65 @@ func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 }
 
 func (t *Trainer) makeStep(ctx context.Context) (StepResult, error) {
-	r := StepResult{LearningRate: t.config.Optimizer.LR * t.schedule.Factor(t.step)}
+	s := StepResult{LearningRate: t.config.Optimizer.LR * t.schedule.Factor(t.step)}
 	// Every microbatch is divided by the labels of the whole step, so all of them
 	// are fetched before the first runs.
-	for i := range t.batches {
-		if err := t.loader.Next(ctx, &t.batches[i]); err != nil {
-			return r, err
+	for _, r := range t.ranks {
+		if err := r.fetch(ctx, &s); err != nil {
+			return s, err
 		}
-		r.Tokens += len(t.batches[i].Tokens)
-		r.Valid += t.batches[i].Valid
 	}
-	if r.Valid == 0 {
-		return r, errors.New("no token of the step has a label; use longer documents or a larger batch")
+	if s.Valid == 0 {
+		return s, errors.New("no token of the step has a label; use longer documents or a larger batch")
 	}
-	if err := t.accumulate(ctx, &r); err != nil {
-		return r, err
+	// The ranks' results are the same on each but for their losses.
+	if err := t.stepRanks(ctx, s.Valid, s.LearningRate); err != nil {
+		return s, err
 	}
-	options := graph.RunOptions{Step: t.step + 1}
-	if err := t.machines.norm.Run(ctx, options); err != nil {
-		return r, err
-	}
-	r.GradNorm = t.machines.norm.Scalar("grad_norm")
-	if err := finite("grad_norm", r.GradNorm); err != nil {
-		return r, err
-	}
-	t.machines.lr[0] = r.LearningRate
-	return r, t.machines.update.Run(ctx, options)
-}
-
-// accumulate runs forward and backward on all microbatches.
-func (t *Trainer) accumulate(ctx context.Context, r *StepResult) error {
-	scale := 1 / float64(r.Valid)
-	m := t.machines.first
-	for i := range t.batches {
-		m.feed(&t.batches[i], scale)
-		if err := m.Run(ctx, graph.RunOptions{Step: t.step + 1, Microbatch: i}); err != nil {
-			return nonFiniteHint(err)
-		}
-		r.Loss += m.loss()
-		m = t.machines.more
+	for _, r := range t.ranks {
+		s.Loss += r.loss
 	}
 	if t.config.Training.DType == "float32" {
-		r.Loss = float64(float32(r.Loss))
+		s.Loss = float64(float32(s.Loss))
 	}
-	return finite("loss", r.Loss)
+	s.GradNorm = t.ranks[0].gradNorm
+	return s, finite("loss", s.Loss)
+}
+
+// stepRanks makes the step on every rank. A single rank allocates nothing.
+func (t *Trainer) stepRanks(ctx context.Context, valid int, lr float64) error {
+	if len(t.ranks) == 1 {
+		return t.ranks[0].step(ctx, t.step+1, valid, lr)
+	}
+	return t.together(func(r *rank) error { return r.step(ctx, t.step+1, valid, lr) })
+}
+
+// together runs f for every rank at once and returns the error that came first in the
+// order of blame: that of a rank itself before those of ranks that waited for it.
+func (t *Trainer) together(f func(r *rank) error) error {
+	if len(t.ranks) == 1 {
+		return f(t.ranks[0])
+	}
+	errs := make([]error, len(t.ranks))
+	var running sync.WaitGroup
+	for i, r := range t.ranks {
+		running.Go(func() {
+			if errs[i] = f(r); errs[i] != nil {
+				r.group.Abort(fmt.Errorf("rank %d: %w", i, errs[i]))
+			}
+		})
+	}
+	running.Wait()
+	var waited error
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, collective.ErrAborted):
+			waited = err
+		case err != nil:
+			return fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	return waited
 }
 
 // finite refuses what would ruin the parameters.

@@ -179,7 +179,7 @@ func (steep) Name() string                  { return "steep" }
 func (steep) Vocab() int                    { return 257 }
 func (steep) Parameters() int64             { return 4 }
 func (steep) FLOPsPerToken(seq int) float64 { return 8 }
-func (steep) Build(b *graph.Builder, in train.Inputs, _ graph.Policy) {
+func (steep) Build(b *graph.Builder, in train.Inputs, _ train.Policies) {
 	w := b.Parameter("w", device.Float32, graph.Constant(1e-30), 4)
 	b.AddLoss("loss", graph.Sum(nn.Mul(w, b.Full(3e38, device.Float32, 4))))
 }
