@@ -16,10 +16,11 @@ func lethe(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// smallRun is a command line that trains the debugmodel on few tokens.
+// smallRun is a command line that trains the quickstart's model on few tokens.
 func smallRun(folder string, more ...string) []string {
-	return append([]string{"train", "--config", "../../configs/llama3_debug.toml", "--job.dump_folder=" + folder,
-		"--training.seq_len=16", "--training.local_batch_size=1", "--training.steps=2"}, more...)
+	return append([]string{"train", "--config", "../../configs/quickstart.toml", "--job.dump_folder=" + folder,
+		"--training.seq_len=16", "--training.local_batch_size=1", "--training.steps=2", "--lr_scheduler.warmup_steps=1",
+		"--metrics.log_freq=1", "--validation.enable=false"}, more...)
 }
 
 func TestTrainAndCompare(t *testing.T) {

@@ -28,7 +28,7 @@ func runSignalled(t *testing.T, folder string, signals ...os.Signal) (code int, 
 		t.Fatal(err)
 	}
 	// Steps are long enough for the second signal to come within one.
-	c := exec.Command(exe, smallRun(folder, "--training.steps=1000", "--training.seq_len=256", "--training.local_batch_size=8")...)
+	c := exec.Command(exe, smallRun(folder, "--training.steps=1000", "--training.seq_len=256", "--training.local_batch_size=16")...)
 	c.Env = append(os.Environ(), "LETHE_TEST_MAIN=1")
 	out, err := c.StdoutPipe()
 	if err != nil {
