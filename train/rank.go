@@ -57,7 +57,11 @@ func newStore(dev device.Device, c Config, index int) *graph.Store {
 
 // newRank opens the data of a rank and compiles its Programs.
 func newRank(ctx context.Context, t *Trainer, index int, g collective.Group) (*rank, error) {
-	r := &rank{index: index, config: t.config, group: g, store: newStore(t.device, t.config, index)}
+	dev := t.device
+	if t.options.perRank != nil {
+		dev = t.options.perRank(dev)
+	}
+	r := &rank{index: index, config: t.config, group: g, store: newStore(dev, t.config, index)}
 	ranks := t.config.Parallelism.ExpertParallelDegree
 	var err error
 	if r.loader, err = t.data.loader(ctx, t.config.Training, index, ranks); err != nil {

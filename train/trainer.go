@@ -24,6 +24,9 @@ type Options struct {
 	// Device to train on; nil is the CPU with training.threads threads. The
 	// Trainer closes only a device of its own.
 	Device device.Device
+
+	// perRank puts something between a rank and the device.
+	perRank func(device.Device) device.Device
 }
 
 // ConfigError is an error that a change of the config, the data or the command

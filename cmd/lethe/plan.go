@@ -12,7 +12,7 @@ import (
 
 var planCommand = command{
 	name:  "plan",
-	usage: "--config FILE [--json] [--explain NAME] [--section.key=value …]",
+	usage: "--config FILE [--json | --explain NAME | --measure] [--section.key=value …]",
 	about: "compare memory and recomputation of every mode, without running a step",
 	details: `Builds and compiles the Programs of the config under each activation
 checkpointing mode. Nothing is allocated, so the model may be of any size.
@@ -27,6 +27,10 @@ checkpointing mode. Nothing is allocated, so the model may be of any size.
 becomes of each forward value whose fully qualified name the pattern matches under
 the config's own mode, and who decided it; --explain "*" tells it of all.
 
+--measure runs two steps in each mode on a device that records which bytes kernels
+touch, and holds the peak it saw against the predicted one, for every Program; then a
+third in which every dead byte is NaN.
+
 Examples:
   lethe plan --config configs/llama3_debug.toml
   lethe plan --config configs/llama3_debug.toml --explain layers.0.attention
@@ -35,19 +39,23 @@ Examples:
 	run: runPlan,
 }
 
-func runPlan(_ context.Context, args []string, out io.Writer) (int, error) {
-	a, err := parseConfigArgs(args, []string{"json"}, []string{"explain"})
+func runPlan(ctx context.Context, args []string, out io.Writer) (int, error) {
+	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain"})
 	if err != nil {
 		return 0, err
 	}
 	name, explain := a.flags["explain"]
 	_, asJSON := a.flags["json"]
-	if explain && asJSON {
-		return 0, usagef("--json and --explain cannot be used together")
+	_, measure := a.flags["measure"]
+	if explain && asJSON || explain && measure || asJSON && measure {
+		return 0, usagef("--json, --explain and --measure cannot be used together")
 	}
 	c, err := a.load()
 	if err != nil {
 		return 0, err
+	}
+	if measure {
+		return measurePlan(ctx, out, c)
 	}
 	r, err := train.PlanReportFor(c, train.Options{})
 	if err != nil {
@@ -97,4 +105,28 @@ func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 	w.Flush()
 	_, err := fmt.Fprintln(out, "\n* is the mode of this config")
 	return err
+}
+
+// measurePlan prints predicted and measured peaks. It fails if one is not the other.
+func measurePlan(ctx context.Context, out io.Writer, c train.Config) (int, error) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "mode\trank\tprogram\tpredicted_bytes\tmeasured_bytes\tpoisoned\t")
+	code := exitDone
+	for _, mode := range []string{"none", "selective", "full"} {
+		all, err := train.MeasurePeaks(ctx, c, mode, train.Options{})
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range all {
+			verdict := "same loss"
+			if !m.SameLoss {
+				verdict = "ANOTHER LOSS"
+			}
+			if !m.SameLoss || m.Predicted != m.Peak {
+				code = exitFailed
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t\n", m.Mode, m.Rank, m.Program, m.Predicted, m.Peak, verdict)
+		}
+	}
+	return code, w.Flush()
 }

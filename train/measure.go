@@ -1,0 +1,100 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/instrument"
+	"github.com/lethe-go/lethe/graph"
+)
+
+// Measured holds the peak of one Program against what was seen of it.
+type Measured struct {
+	Mode    string
+	Rank    int
+	Program string
+	// Predicted is the planned peak of the arena, in bytes, for the row counts of the
+	// measured run; Peak is what the instrument saw.
+	Predicted, Peak int64
+	// SameLoss is whether the loss of a repetition with all dead memory poisoned is the
+	// same, bit for bit.
+	SameLoss bool
+}
+
+// MeasurePeaks trains a few steps of a config under a mode on instrumented devices,
+// which see the bytes that kernels touch and nothing of the plan, and returns the peak
+// of every Program of every rank. Nothing is saved.
+func MeasurePeaks(ctx context.Context, c Config, mode string, o Options) ([]Measured, error) {
+	c.ActivationCheckpoint.Mode = mode
+	c.State.Enable = false
+	o.perRank = func(d device.Device) device.Device { return instrument.Wrap(d) }
+	t, err := New(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if _, err := t.Step(ctx); err != nil { // fills the inputs
+		return nil, err
+	}
+	parts := make([][]Measured, len(t.ranks))
+	err = t.together(func(r *rank) (err error) {
+		parts[r.index], err = r.measure(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("train: measuring mode %s: %w", mode, err)
+	}
+	var all []Measured
+	for _, p := range parts {
+		for _, m := range p {
+			m.Mode = mode
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// measure runs every Program of the rank twice: recorded, then poisoned.
+func (r *rank) measure(ctx context.Context) ([]Measured, error) {
+	m := &r.machines
+	if m.evaluate != nil {
+		m.evaluate.feed(&r.batches[0], 1)
+	}
+	var all []Measured
+	for _, x := range []struct {
+		name    string
+		machine *graph.Machine
+		losses  *microbatchMachine
+	}{
+		{"first", m.first.Machine, m.first}, {"more", machineOf(m.more), m.more}, {"norm", m.norm, nil},
+		{"update", m.update, nil}, {"evaluate", machineOf(m.evaluate), m.evaluate},
+	} {
+		if x.machine == nil {
+			continue
+		}
+		o := graph.RunOptions{Step: 2}
+		seen, err := graph.Measure(ctx, x.machine, o)
+		if err != nil {
+			return nil, err
+		}
+		planned := x.machine.Program().Memory(x.machine.Counts())
+		one := Measured{Rank: r.index, Program: x.name, Predicted: planned.Peak, Peak: seen.Peak, SameLoss: true}
+		if x.losses != nil {
+			before := x.losses.loss()
+			if err := x.machine.Run(ctx, o); err != nil {
+				return nil, err
+			}
+			one.SameLoss = x.losses.loss() == before
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func machineOf(m *microbatchMachine) *graph.Machine {
+	if m == nil {
+		return nil
+	}
+	return m.Machine
+}
