@@ -114,6 +114,7 @@ func metricsSteps(t *testing.T, path string) []int {
 }
 
 func TestMetricsResume(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	writeMetrics(t, path, 0, 1, 10, 20, 30)
 	full, err := os.ReadFile(path)
@@ -193,35 +194,4 @@ func TestMetricsErrors(t *testing.T) {
 	if _, err := train.OpenMetrics(filepath.Join(path, "x"), 0); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
-}
-
-func FuzzReadMetrics(f *testing.F) {
-	f.Add([]byte("{\"step\":1,\"loss\":7.5}\n{\"step\":2,\"loss\":\"NaN\"}\n{\"st"), 1)
-	f.Fuzz(func(t *testing.T, content []byte, resume int) {
-		path := filepath.Join(t.TempDir(), "m")
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		before, readErr := train.ReadMetrics(path)
-		w, err := train.OpenMetrics(path, resume)
-		if err != nil {
-			if readErr == nil {
-				t.Errorf("reads, but does not open: %v", err)
-			}
-			return
-		}
-		w.Close()
-		after, err := train.ReadMetrics(path)
-		if err != nil {
-			t.Errorf("does not read after it was opened: %v", err)
-		}
-		if readErr == nil && len(after) > len(before) {
-			t.Errorf("%d lines became %d", len(before), len(after))
-		}
-		for _, m := range after {
-			if m.Step > resume {
-				t.Errorf("step %d is kept when resuming after %d", m.Step, resume)
-			}
-		}
-	})
 }

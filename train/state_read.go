@@ -37,12 +37,16 @@ type TensorInfo struct {
 // checks its index and the headers and lengths of its files. The tensors are
 // checked as they are read, or all at once by [State.Verify].
 func OpenState(path string) (*State, error) {
-	s := &State{path: path, files: map[string]*safetensors.File{}, tensors: map[string]indexedTensor{}}
+	s := newState(path)
 	if err := s.open(); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+func newState(path string) *State {
+	return &State{path: path, files: map[string]*safetensors.File{}, tensors: map[string]indexedTensor{}}
 }
 
 // broken is the error for a file of the state that cannot be used.
@@ -64,6 +68,11 @@ func (s *State) open() error {
 	if err != nil {
 		return s.broken(indexFile, err)
 	}
+	return s.openIndexed(text)
+}
+
+// openIndexed opens the files that the content of state.json names.
+func (s *State) openIndexed(text []byte) (err error) {
 	if s.index, err = decodeIndex(text); err != nil {
 		return s.broken(indexFile, err)
 	}

@@ -231,9 +231,11 @@ func TestStateReadMismatch(t *testing.T) {
 	}
 }
 
-// TestStateCorrupt flips a bit of every byte and cuts at every length: each
-// must be found, in one line that names the file, and an older state loaded.
+// TestStateCorrupt flips a bit of every byte and cuts at every boundary of the
+// format, and elsewhere: each must be found, in one line that names the file,
+// and an older state loaded.
 func TestStateCorrupt(t *testing.T) {
+	t.Parallel()
 	f := train.StateFolder{Path: t.TempDir()}
 	save(t, f, 1, 2)
 	for _, name := range []string{"state.json", "tensors-00000.safetensors"} {
@@ -264,7 +266,10 @@ func TestStateCorrupt(t *testing.T) {
 			bad := append([]byte{}, good...)
 			bad[i] ^= 1 << (i % 8)
 			check(fmt.Sprintf("bit %d of byte %d flipped", i%8, i), bad)
-			check(fmt.Sprintf("cut at %d", i), good[:i])
+			// Lines of the index, the length and the parts of the header, tensors.
+			if i%8 == 0 || strings.ContainsRune("\n{}[],", rune(good[i])) {
+				check(fmt.Sprintf("cut at %d", i), good[:i])
+			}
 		}
 		check("with a byte more", append(append([]byte{}, good...), 0))
 		if err := os.WriteFile(path, good, 0o644); err != nil {
