@@ -91,3 +91,20 @@ func (m Mask) with(in ...graph.Value) []graph.Value {
 	}
 	return in
 }
+
+// CausalDocuments is the mask of packed documents: it hides what lies ahead and other
+// documents. start is the column of the first token of each token's document, int32
+// [B, T] as tokens; graph.None makes every sequence one document. A causal query never
+// looks past itself, so its document may as well end where the sequence does.
+func CausalDocuments(b *graph.Builder, tokens, start graph.Value) Mask {
+	mask := Mask{Causal: true}
+	shape := tokens.Shape()
+	if start.IsNone() || len(shape) != 2 {
+		return mask // of tokens of another rank a module will say what is wrong
+	}
+	mask.DocumentStart = start
+	mask.DocumentEnd = b.Table(fmt.Sprintf("document_end(%d %d)", shape[0], shape[1]), func(b *graph.Builder) graph.Value {
+		return b.Constant("", device.Int32, graph.Constant(shape[1]), shape...)
+	})
+	return mask
+}

@@ -1,7 +1,6 @@
 package llama3
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/lethe-go/lethe/attention"
@@ -43,7 +42,7 @@ func Build(b *graph.Builder, c Config, in Inputs, policy func(layer int) checkpo
 	if policy == nil {
 		policy = func(int) checkpoint.Policy { return checkpoint.None() }
 	}
-	mask := documentMask(b, in)
+	mask := attention.CausalDocuments(b, in.Tokens, in.DocumentStart)
 	x := nn.Embedding(b.Scope("tok_embeddings"), in.Tokens, nn.EmbeddingConfig{Vocab: c.Vocab, Dim: c.Dim, DType: c.DType})
 	for l := range c.Layers {
 		b := b.Scope("layers", l)
@@ -87,22 +86,4 @@ func (c Config) output(b *graph.Builder) nn.OutputLossConfig {
 	}
 	std := 1 / math.Sqrt(float64(c.Dim))
 	return nn.OutputLossConfig{Vocab: c.Vocab, Init: graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std}}
-}
-
-// documentMask hides what lies ahead and other documents. A causal query never
-// looks past itself, so its document may as well end where the sequence does.
-func documentMask(b *graph.Builder, in Inputs) attention.Mask {
-	mask := attention.Mask{Causal: true}
-	if in.DocumentStart.IsNone() {
-		return mask
-	}
-	shape := in.Tokens.Spec().Shape
-	if len(shape) != 2 {
-		return mask // a module will refuse the tokens
-	}
-	mask.DocumentStart = in.DocumentStart
-	mask.DocumentEnd = b.Table(fmt.Sprintf("document_end(%d %d)", shape[0], shape[1]), func(b *graph.Builder) graph.Value {
-		return b.Constant("", device.Int32, graph.Constant(shape[1]), shape...)
-	})
-	return mask
 }
