@@ -56,7 +56,10 @@ func (balance) Cost(in []device.Spec) graph.Cost {
 	return graph.Traffic(4*float64(in[0].Len()), in, in)
 }
 func (balance) Workspace(in []device.Spec, _ int) int64 {
-	return int64(in[0].Len()) * int64(device.Float64.Size())
+	if len(in) < 3 {
+		return 0
+	}
+	return in[2].Bytes() // the counts in the bias's dtype
 }
 
 func (balance) Outputs(in []device.Spec) ([]device.Spec, error) {
