@@ -9,8 +9,9 @@ import (
 
 // Group is one rank's end of a set of ranks. Methods block until this rank's part
 // is done; they are called in the same order on every rank, by one goroutine at a
-// time. Tensors are contiguous. A rank's error ends the group: what the others
-// wait for, and all later calls, return an error that names it.
+// time. Tensors are contiguous, and the caller's again on return, with or without an
+// error. A rank's error ends the group: what the others wait for, and all later calls,
+// return an error that names it.
 type Group interface {
 	// Name identifies the group in lanes and errors, such as "expert".
 	Name() string
@@ -27,7 +28,8 @@ type Group interface {
 	AllToAll(ctx context.Context, out, in, receive, send device.Tensor) error
 
 	// AllReduce replaces t by the elementwise sum over all ranks, added in the
-	// order of ranks: every rank gets the same bits.
+	// order of ranks: every rank gets the same bits. Sums of floats are formed in
+	// float64 and rounded once. Types are float32, float64, int32 and int64.
 	AllReduce(ctx context.Context, t device.Tensor) error
 
 	// AllGather concatenates the ranks' in along the first dimension into out.
