@@ -7,6 +7,7 @@ import (
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/model/internal/modeltest"
 	"github.com/lethe-go/lethe/model/llama3"
 )
 
@@ -17,9 +18,10 @@ func TestFlavorsBuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const batch, seq = 1, 1024
 			c := flavor(t, name)
-			store := graph.NewStore(newDevice(t, 2), graph.StoreOptions{})
+			store := graph.NewStore(modeltest.NewDevice(t, 2), graph.StoreOptions{})
 			b := graph.New(store)
-			buildTraining(b, c, batch, seq, nil)
+			build(c, nil, device.Float32)(b, modeltest.NewInputs(b, batch, seq, device.Float32))
+			modeltest.Differentiate(b)
 			g, err := b.Graph()
 			if err != nil {
 				t.Fatal(err)
@@ -28,19 +30,7 @@ func TestFlavorsBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var parameters, norms int64
-			for _, v := range store.Variables() {
-				if v.Kind != graph.Parameter {
-					continue
-				}
-				parameters += int64(v.Spec.Len())
-				if strings.HasSuffix(v.Name, "norm.weight") {
-					norms += int64(v.Spec.Len())
-				}
-				if !v.Tensor().IsZero() {
-					t.Errorf("%s is allocated", v.Name)
-				}
-			}
+			parameters, norms := modeltest.CountDeclared(t, store)
 			if parameters != c.Parameters() {
 				t.Errorf("%d parameters were declared, Parameters says %d", parameters, c.Parameters())
 			}
@@ -55,30 +45,14 @@ func TestFlavorsBuild(t *testing.T) {
 
 // TestEvaluation: a program without Backward on the same Store gives the same loss.
 func TestEvaluation(t *testing.T) {
-	s := policySetup(device.Float32, 0)
-	m := s.build(t)
-	want := m.run(t, 1)
-	b := graph.New(m.store)
-	buildLoss(b, s.config, s.batch.Rows, s.batch.SeqLen, nil)
-	g, err := b.Graph()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := graph.Compile(g, graph.CompileOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := graph.NewMachine(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer machine.Close()
-	e := &model{Machine: machine}
-	s.feed(t, e)
-	if have := e.run(t, 1); have != want {
+	s := newPolicySetup(device.Float32, 0)
+	m := s.model(t)
+	want := m.Pass(t, 1)
+	e := s.Evaluation(t, m)
+	if have := e.Pass(t, 1); have != want {
 		t.Errorf("loss %v, in training it is %v", have, want)
 	}
-	if e, m := program.Bound().Peak, m.Program().Bound().Peak; e >= m {
+	if e, m := e.Program().Bound().Peak, m.Program().Bound().Peak; e >= m {
 		t.Errorf("peak of %d bytes, in training it is %d", e, m)
 	}
 }
@@ -86,23 +60,23 @@ func TestEvaluation(t *testing.T) {
 // TestTiedEmbedding: the gradient of a tied table is the sum of the gradients that
 // the embedding and the output matrix have when they are two equal parameters.
 func TestTiedEmbedding(t *testing.T) {
-	s := policySetup(device.Float64, 0)
-	two := s.build(t)
-	setFloats(two.store.Variable("output.weight").Tensor(), two.parameter("tok_embeddings.weight"))
+	s := newPolicySetup(device.Float64, 0)
+	two := s.model(t)
+	modeltest.SetFloats(two.Store.Variable("output.weight").Tensor(), two.Parameter("tok_embeddings.weight"))
 	s.config.TieEmbedding = true
-	tied := s.build(t)
-	if a, b := two.run(t, 1), tied.run(t, 1); !(norm([]float64{a - b}) <= 1e-13*a) {
+	tied := s.model(t)
+	if a, b := two.Pass(t, 1), tied.Pass(t, 1); !(modeltest.Norm([]float64{a - b}) <= 1e-13*a) {
 		t.Fatalf("losses %v and %v", a, b)
 	}
-	if tied.store.Variable("output.weight") != nil {
+	if tied.Store.Variable("output.weight") != nil {
 		t.Error("a tied model has an output.weight")
 	}
-	e, o, sum := two.gradient("tok_embeddings.weight"), two.gradient("output.weight"), tied.gradient("tok_embeddings.weight")
-	size := norm(sum)
+	e, o, sum := two.Gradient("tok_embeddings.weight"), two.Gradient("output.weight"), tied.Gradient("tok_embeddings.weight")
+	size := modeltest.Norm(sum)
 	for i := range sum {
 		sum[i] -= e[i] + o[i]
 	}
-	if d := norm(sum); !(d <= 1e-13*size) {
+	if d := modeltest.Norm(sum); !(d <= 1e-13*size) {
 		t.Errorf("gradient differs by %.1e of its norm from the sum of both", d/size)
 	}
 }
@@ -117,8 +91,9 @@ func TestMistakes(t *testing.T) {
 	} {
 		c := flavor(t, "debugmodel")
 		x.change(&c)
-		b := graph.New(graph.NewStore(newDevice(t, 1), graph.StoreOptions{}))
-		buildTraining(b, c, 1, 8, nil)
+		b := graph.New(graph.NewStore(modeltest.NewDevice(t, 1), graph.StoreOptions{}))
+		build(c, nil, device.Float32)(b, modeltest.NewInputs(b, 1, 8, device.Float32))
+		modeltest.Differentiate(b)
 		if _, err := b.Graph(); err == nil || !strings.HasPrefix(err.Error(), x.want) {
 			t.Errorf("error %v, want %s…", err, x.want)
 		}
@@ -127,9 +102,9 @@ func TestMistakes(t *testing.T) {
 
 // TestPositionBeyondTable: a document longer than MaxPositions fails the run.
 func TestPositionBeyondTable(t *testing.T) {
-	s := policySetup(device.Float32, 0)
+	s := newPolicySetup(device.Float32, 0)
 	s.config.RoPE.MaxPositions = 10
-	m := s.build(t)
+	m := s.model(t)
 	err := m.Run(t.Context(), graph.RunOptions{Step: 1})
 	if err == nil || !strings.Contains(err.Error(), "layers.0.attention") {
 		t.Errorf("error %v, want one that names layers.0.attention", err)

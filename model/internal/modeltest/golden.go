@@ -1,4 +1,4 @@
-package llama3_test
+package modeltest
 
 import (
 	"bytes"
@@ -7,34 +7,33 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/lethe-go/lethe/attention"
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device/philox"
-	"github.com/lethe-go/lethe/model/llama3"
 )
 
-// golden is what testdata/generate.py writes.
-type golden struct {
+// Golden is what a generator in testdata writes; C is the model's configuration.
+type Golden[C any] struct {
 	Seed       uint64
 	Batch, Seq int
-	Config     goldenConfig
+	Config     C
 
+	// BatchCall counts the batches that were drawn before this one.
+	BatchCall         int `json:"batch_call"`
 	Labels, Documents int
 	Loss              float64
 	LossFloat32       float64 `json:"loss_float32"`
 	GradNorm          float64 `json:"grad_norm"`
-	Parameters        map[string]goldenParameter
-	Optimizer         goldenOptimizer
-	Steps             []goldenStep
+	Parameters        map[string]Parameter
+	Optimizer         Optimizer
+	Steps             []Step
+	// Margin of the narrowest choice of experts, and the tokens that each expert of
+	// a layer received.
+	Margin float64
+	Loads  map[string][]float64
 }
 
-type goldenConfig struct {
-	Dim, Layers, Heads, KVHeads, HeadDim, Hidden, Vocab, MaxPositions, RopeOriginal int
-	NormEps, RopeTheta, RopeFactor, RopeLowFreq, RopeHighFreq                       float64
-	QKNorm                                                                          bool
-}
-
-type goldenParameter struct {
+// Parameter is what is known of one.
+type Parameter struct {
 	Shape          []int
 	Initial        []float64
 	GradNorm       float64   `json:"grad_norm"`
@@ -43,13 +42,15 @@ type goldenParameter struct {
 	Float32Error   float64   `json:"float32_error"`
 }
 
-type goldenOptimizer struct {
+// Optimizer is an AdamW with clipping.
+type Optimizer struct {
 	LR, Beta1, Beta2, Eps float64
 	WeightDecay           float64 `json:"weight_decay"`
 	MaxNorm               float64 `json:"max_norm"`
 }
 
-type goldenStep struct {
+// Step is an update on the same batch.
+type Step struct {
 	Loss       float64
 	GradNorm   float64 `json:"grad_norm"`
 	Parameters map[string]struct {
@@ -58,7 +59,8 @@ type goldenStep struct {
 	}
 }
 
-func readGolden(t *testing.T, name string) *golden {
+// Read returns the golden values of testdata/name.json.
+func Read[C any](t *testing.T, name string) *Golden[C] {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 	if err != nil {
@@ -66,30 +68,21 @@ func readGolden(t *testing.T, name string) *golden {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	g := new(golden)
+	g := new(Golden[C])
 	if err := d.Decode(g); err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-func (c goldenConfig) model() llama3.Config {
-	return llama3.Config{
-		Dim: c.Dim, Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Hidden: c.Hidden,
-		Vocab: c.Vocab, NormEps: c.NormEps, QKNorm: c.QKNorm,
-		RoPE: attention.RoPE{Theta: c.RopeTheta, MaxPositions: c.MaxPositions, Scaling: attention.Scaling{
-			Factor: c.RopeFactor, LowFrequency: c.RopeLowFreq, HighFrequency: c.RopeHighFreq, OriginalPositions: c.RopeOriginal}},
-	}
-}
-
-// batch draws what generate.py's batch draws.
-func (g *golden) batch() data.Batch {
+// Draw draws what golden.py's batch draws.
+func (g *Golden[C]) Draw(vocab int) data.Batch {
 	b := data.Batch{Rows: g.Batch, SeqLen: g.Seq}
 	draw := func(name string, width, row, column int) uint64 {
-		return philox.Uint64(philox.Key(g.Seed, "golden."+name, 0), uint64(row*width+column), 0, 0)
+		return philox.Uint64(philox.Key(g.Seed, "golden."+name, g.BatchCall), uint64(row*width+column), 0, 0)
 	}
 	token := func(row, column int) int32 {
-		return int32(draw("tokens", g.Seq+1, row, column) % uint64(g.Config.Vocab))
+		return int32(draw("tokens", g.Seq+1, row, column) % uint64(vocab))
 	}
 	begins := func(row, column int) bool {
 		return column == 0 || draw("documents", g.Seq+1, row, column)%10 == 0
@@ -115,8 +108,8 @@ func (g *golden) batch() data.Batch {
 	return b
 }
 
-// samples are the entries of values that the golden stores for a parameter.
-func (g *golden) samples(name string, values []float64, count int) []float64 {
+// Samples are the entries of values that the golden stores for a parameter.
+func (g *Golden[C]) Samples(name string, values []float64, count int) []float64 {
 	out := make([]float64, count)
 	for i := range out {
 		draw := philox.Uint64(philox.Key(g.Seed, "golden.sample."+name, 0), uint64(i), 0, 0)
@@ -125,8 +118,8 @@ func (g *golden) samples(name string, values []float64, count int) []float64 {
 	return out
 }
 
-// projection is generate.py's: a sum that every entry and its place changes.
-func (g *golden) projection(name string, values []float64) float64 {
+// projection is golden.py's: a sum that every entry and its place changes.
+func (g *Golden[C]) projection(name string, values []float64) float64 {
 	key := philox.Key(g.Seed, "golden.projection."+name, 0)
 	sum := 0.0
 	for i, v := range values {
