@@ -4,16 +4,17 @@ package cpu
 
 import "unsafe"
 
-// gemmPanel is the micro-kernel of l, or its Go twin [gemmPanelGo].
+// gemmPanel is the micro-kernel of l, or its Go twin [gemmPanelGo]. The next panel
+// of b lies bNext bytes on: it is fetched ahead.
 func gemmPanel[T float](l level, strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
-	b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool) {
+	b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool) {
 	switch {
 	case l == levelGo || unsafe.Sizeof(*new(T)) != 4:
 		gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
 	case l == levelAVX2:
-		gemmAVX2(strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
+		gemmAVX2(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
 	default:
-		gemmAVX512(strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
+		gemmAVX512(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
 	}
 }
 
@@ -31,12 +32,12 @@ func gemmTileOf[T float](l level) (rows, columns int) {
 // gemmAVX2 is [gemmPanelGo] with a tile of 6×16 float32.
 //
 //go:noescape
-func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 
 // gemmAVX512 is [gemmPanelGo] with a tile of 12×32 float32.
 //
 //go:noescape
-func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 
 // gemmTranspose4 is, with strides in bytes,
 //
@@ -56,4 +57,25 @@ func gemmTranspose[T float](l level, depth int, dst unsafe.Pointer, dstStep int,
 	}
 	gemmTranspose4(depth/8, dst, dstStep, src, srcLane)
 	return depth &^ 7
+}
+
+// gemmDeal is, in bytes, for panels of a multiple of 8 bytes a step,
+//
+//	for step := range steps {
+//		for panel := range panels {
+//			from := step*srcStep + panel*bytes
+//			copy(dst[step*dstStep+panel*dstNext:], src[from:from+bytes])
+//		}
+//	}
+//
+//go:noescape
+func gemmDeal(steps, panels, bytes int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int)
+
+// gemmDealPanels packs whole panels whose lanes are contiguous.
+func gemmDealPanels[T float](l level, steps, panels, width int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int) {
+	if l == levelGo {
+		gemmDealPanelsGo[T](steps, panels, width, dst, dstNext, dstStep, src, srcStep)
+		return
+	}
+	gemmDeal(steps, panels, width*int(unsafe.Sizeof(*new(T))), dst, dstNext, dstStep, src, srcStep)
 }

@@ -18,17 +18,18 @@
 	VMOVUPS low, address;    \
 	VMOVUPS high, address32
 
-// func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+// func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 //
 // Y4 to Y15 hold a tile of 6 rows × 16 columns of c.
-TEXT ·gemmAVX2(SB), NOSPLIT, $0-81
+TEXT ·gemmAVX2(SB), NOSPLIT, $0-89
 	MOVQ strips+0(FP), BX
 	MOVQ a+16(FP), AX
 	MOVQ aRow+32(FP), R8
 	MOVQ aStep+40(FP), R9
 	MOVQ bStep+56(FP), R11
-	MOVQ c+64(FP), DX
-	MOVQ cRow+72(FP), R12
+	MOVQ bNext+64(FP), R15
+	MOVQ c+72(FP), DX
+	MOVQ cRow+80(FP), R12
 
 strip:
 	MOVQ AX, SI              // rows 0, 1, 2 of a
@@ -60,7 +61,7 @@ strip:
 step:
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
-	PREFETCHT0 (DI)(R11*8)
+	PREFETCHT1 (DI)(R15*1)
 	ROW((SI), Y2, Y4, Y5)
 	ROW((SI)(R8*1), Y3, Y6, Y7)
 	ROW((SI)(R8*2), Y2, Y8, Y9)
@@ -73,7 +74,7 @@ step:
 	DECQ CX
 	JNZ  step
 
-	CMPB accumulate+80(FP), $0
+	CMPB accumulate+88(FP), $0
 	JEQ  store
 	ADD((DX), 32(DX), Y4, Y5)
 	ADD((DX)(R12*1), 32(DX)(R12*1), Y6, Y7)
@@ -92,6 +93,7 @@ store:
 	ADDQ aStrip+24(FP), AX
 	LEAQ (R13)(R12*2), DX
 	ADDQ R12, DX
+	XORL R15, R15            // the next panel is on its way
 	DECQ BX
 	JNZ  strip
 	VZEROUPPER
@@ -137,4 +139,43 @@ block:
 	DECQ CX
 	JNZ  block
 	VZEROUPPER
+	RET
+
+// func gemmDeal(steps, panels, bytes int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int)
+TEXT ·gemmDeal(SB), NOSPLIT, $0-64
+	MOVQ dst+24(FP), R8
+	MOVQ dstNext+32(FP), R9
+	MOVQ src+48(FP), R10
+
+step:
+	MOVQ R10, SI
+	MOVQ R8, DI
+	MOVQ panels+8(FP), BX
+
+panel:
+	MOVQ DI, DX
+	MOVQ bytes+16(FP), CX
+	SUBQ $16, CX
+
+chunk:
+	MOVUPS (SI), X0
+	MOVUPS X0, (DX)
+	ADDQ $16, SI
+	ADDQ $16, DX
+	SUBQ $16, CX
+	JGE  chunk
+	CMPQ CX, $-8             // eight bytes left, or none
+	JNE  whole
+	MOVQ (SI), AX
+	MOVQ AX, (DX)
+	ADDQ $8, SI
+
+whole:
+	ADDQ R9, DI
+	DECQ BX
+	JNZ  panel
+	ADDQ dstStep+40(FP), R8
+	ADDQ srcStep+56(FP), R10
+	DECQ steps+0(FP)
+	JNZ  step
 	RET

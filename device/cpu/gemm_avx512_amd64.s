@@ -44,18 +44,19 @@
 	VPXORQ low, low, low;   \
 	VPXORQ high, high, high
 
-// func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+// func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 //
 // Z0 to Z23 hold a tile of 12 rows × 32 columns of c. DX, AX, BX and CX point to
 // three rows of c each, and in the loop over k, BX, R10, R11 and R13 to three of a.
-TEXT ·gemmAVX512(SB), NOSPLIT, $8-81
+TEXT ·gemmAVX512(SB), NOSPLIT, $8-89
 	MOVQ strips+0(FP), BX
 	MOVQ BX, left-8(SP)
 	MOVQ a+16(FP), SI
 	MOVQ aRow+32(FP), R8
 	MOVQ aStep+40(FP), R9
-	MOVQ c+64(FP), DX
-	MOVQ cRow+72(FP), R12
+	MOVQ bNext+64(FP), R15
+	MOVQ c+72(FP), DX
+	MOVQ cRow+80(FP), R12
 
 strip:
 	THREE(DX, R12, AX)
@@ -88,8 +89,8 @@ strip:
 step:
 	VMOVUPS (DI), Z30
 	VMOVUPS 64(DI), Z31
-	PREFETCHT0 (DI)(AX*4)
-	PREFETCHT0 64(DI)(AX*4)
+	PREFETCHT1 (DI)(R15*1)
+	PREFETCHT1 64(DI)(R15*1)
 	ROW((BX), Z28, Z0, Z1)
 	ROW((BX)(R8*1), Z29, Z2, Z3)
 	ROW((BX)(R8*2), Z28, Z4, Z5)
@@ -113,7 +114,7 @@ step:
 	THREE(DX, R12, AX)
 	THREE(AX, R12, BX)
 	THREE(BX, R12, CX)
-	CMPB accumulate+80(FP), $0
+	CMPB accumulate+88(FP), $0
 	JEQ  store
 	ADD(DX, Z0, Z1, Z2, Z3, Z4, Z5)
 	ADD(AX, Z6, Z7, Z8, Z9, Z10, Z11)
@@ -127,6 +128,7 @@ store:
 	STORE(CX, Z18, Z19, Z20, Z21, Z22, Z23)
 	THREE(CX, R12, DX)
 	ADDQ aStrip+24(FP), SI
+	XORL R15, R15            // the next panel is on its way
 	DECQ left-8(SP)
 	JNZ  strip
 	VZEROUPPER

@@ -80,7 +80,7 @@ func BenchmarkGemmPeak(b *testing.B) {
 	c := unsafe.Add(memory.base, 1<<15)
 	const k = 1 << 14
 	for b.Loop() {
-		gemmPanel[float32](l, 1, k, memory.base, 0, 4, 0, unsafe.Add(memory.base, 1024), 0, c, 4*columns, false)
+		gemmPanel[float32](l, 1, k, memory.base, 0, 4, 0, unsafe.Add(memory.base, 1024), 0, 0, c, 4*columns, false)
 	}
 	reportGFLOPs(b, 2*rows*columns*k)
 }

@@ -5,10 +5,14 @@ package cpu
 import "unsafe"
 
 func gemmPanel[T float](_ level, strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
-	b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool) {
+	b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool) {
 	gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
 }
 
 func gemmTileOf[T float](level) (rows, columns int) { return gemmRowsGo, gemmColumnsGo }
 
 func gemmTranspose[T float](level, int, unsafe.Pointer, int, unsafe.Pointer, int) int { return 0 }
+
+func gemmDealPanels[T float](_ level, steps, panels, width int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int) {
+	gemmDealPanelsGo[T](steps, panels, width, dst, dstNext, dstStep, src, srcStep)
+}

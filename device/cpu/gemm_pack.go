@@ -74,7 +74,7 @@ func (s *gemmSide[T]) pack(l level, task int) {
 	case s.lanes < s.width:
 		s.packPadded(p, depth)
 	case s.lane == 1:
-		s.packCopy(i, last, p, depth)
+		s.packCopy(l, i, last, p, depth)
 	default:
 		for ; i < last; i += s.width {
 			s.packTransposed(l, i, p, depth)
@@ -96,35 +96,30 @@ func (s *gemmSide[T]) packPadded(p, depth int) {
 
 // packCopy packs the panels of lanes [i, last) where lanes are contiguous: it
 // reads steps as a whole and deals them out to the panels.
-func (s *gemmSide[T]) packCopy(i, last, p, depth int) {
-	switch s.width {
-	case 4:
-		packCopyOf[[4]T](s, i, last, p, depth)
-	case 6:
-		packCopyOf[[6]T](s, i, last, p, depth)
-	case 12:
-		packCopyOf[[12]T](s, i, last, p, depth)
-	case 16:
-		packCopyOf[[16]T](s, i, last, p, depth)
-	case 32:
-		packCopyOf[[32]T](s, i, last, p, depth)
-	default:
-		panic("cpu: no such panel")
+func (s *gemmSide[T]) packCopy(l level, i, last, p, depth int) {
+	size := int(unsafe.Sizeof(*new(T)))
+	if whole := (last - i) / s.width; whole > 0 {
+		out, next, _, step := s.panel(i, p, depth)
+		gemmDealPanels[T](l, depth, whole, s.width, out, next, step, s.at(i, p), s.step*size)
+		i += whole * s.width
+	}
+	if i < last {
+		out, next, _, step := s.panel(i, p, depth)
+		gemmDealPanels[T](l, depth, 1, s.width, out, next, step, s.at(s.origin(i), p), s.step*size)
 	}
 }
 
-// packCopyOf has the lanes of a panel as one type: the copy is a few moves.
-func packCopyOf[Panel any, T float](s *gemmSide[T], i, last, p, depth int) {
-	width, size := s.width, int(unsafe.Sizeof(*new(T)))
-	out, next, _, step := s.panel(i, p, depth)
-	whole := (last - i) / width
-	for q := range depth {
-		from, to := s.at(i, p+q), unsafe.Add(out, q*step)
-		for x := range whole {
-			*(*Panel)(unsafe.Add(to, x*next)) = *(*Panel)(unsafe.Add(from, x*width*size))
-		}
-		if i+whole*width < last {
-			*(*Panel)(unsafe.Add(to, whole*next)) = *(*Panel)(s.at(s.lanes-width, p+q))
+// gemmDealPanelsGo copies, for each step, the lanes of consecutive panels. Strides
+// are in bytes.
+func gemmDealPanelsGo[T float](steps, panels, width int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int) {
+	size := int(unsafe.Sizeof(*new(T)))
+	for step := range steps {
+		for panel := range panels {
+			to := unsafe.Slice((*T)(unsafe.Add(dst, step*dstStep+panel*dstNext)), width)
+			from := unsafe.Slice((*T)(unsafe.Add(src, step*srcStep+panel*width*size)), width)
+			for lane := range to {
+				to[lane] = from[lane]
+			}
 		}
 	}
 }

@@ -233,18 +233,18 @@ func (p *gemmProduct[T]) tile(index int, edge unsafe.Pointer) {
 func (p *gemmProduct[T]) strips(i, iEnd, j, step int, edge unsafe.Pointer) {
 	depth := min(gemmDepth, p.a.stop-step)
 	accumulate := p.accumulate || step > 0
-	b, _, _, bStep := p.b.panel(j, step, depth)
+	b, bNext, _, bStep := p.b.panel(j, step, depth)
 	if j+p.b.width <= p.b.lanes && i+p.a.width <= iEnd {
 		whole := (iEnd - i) / p.a.width
 		a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
 		cRow := p.cRow * int(unsafe.Sizeof(*new(T)))
-		gemmPanel[T](p.level, whole, depth, a, aStrip, aRow, aStep, b, bStep, p.address(i, j), cRow, accumulate)
+		gemmPanel[T](p.level, whole, depth, a, aStrip, aRow, aStep, b, bStep, bNext, p.address(i, j), cRow, accumulate)
 		i += whole * p.a.width
 	}
 	for ; i < iEnd; i += p.a.width {
 		a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
 		edgeRow := p.b.width * int(unsafe.Sizeof(*new(T)))
-		gemmPanel[T](p.level, 1, depth, a, aStrip, aRow, aStep, b, bStep, edge, edgeRow, false)
+		gemmPanel[T](p.level, 1, depth, a, aStrip, aRow, aStep, b, bStep, bNext, edge, edgeRow, false)
 		p.copyEdge(i, j, accumulate, edge)
 	}
 }
