@@ -104,10 +104,14 @@ func (p *gemmProduct[T]) address(i, j int) unsafe.Pointer {
 	return unsafe.Add(p.c, (i*p.cRow+j)*int(unsafe.Sizeof(*new(T))))
 }
 
-// Operands that few panels of the other meet are read in place.
+// Operands that few lanes of the other meet are read in place. Where the rows or
+// columns that the micro-kernel walks across are gemmNearBytes apart or more, they
+// compete for the same lines of the first-level cache.
 const (
-	gemmInPlaceRows    = 48
-	gemmInPlaceColumns = 96
+	gemmInPlaceColumns = 256
+	gemmInPlaceRows    = 192
+	gemmInPlaceRowsFar = 12
+	gemmNearBytes      = 1024
 )
 
 // place decides which operands are packed, and gives those their buffers.
@@ -134,8 +138,14 @@ func (p *gemmProduct[T]) place(buffer unsafe.Pointer) {
 
 // inPlace reports which operands stay where they are.
 func (p *gemmProduct[T]) inPlace() (a, b bool) {
-	a = p.a.lanes >= p.a.width && p.b.lanes <= gemmInPlaceColumns && p.a.step == 1
-	b = p.b.lanes >= p.b.width && p.a.lanes <= gemmInPlaceRows && p.b.lane == 1
+	near := func(s *gemmSide[T]) bool { return s.step*int(unsafe.Sizeof(*new(T))) < gemmNearBytes }
+	rows := gemmInPlaceRowsFar
+	if near(&p.b) {
+		rows = gemmInPlaceRows
+	}
+	a = p.a.lanes >= p.a.width && p.b.lanes <= gemmInPlaceColumns &&
+		(p.a.step == 1 || p.a.lane == 1 && near(&p.a) && p.k <= gemmDepth)
+	b = p.b.lanes >= p.b.width && p.b.lane == 1 && p.a.lanes <= rows
 	return a, b
 }
 
@@ -192,7 +202,7 @@ func (p *gemmProduct[T]) pack(i int) {
 
 const (
 	// A block of a of gemmTileRows × gemmDepth stays in the second-level cache.
-	gemmTileRows    = 96
+	gemmTileRows    = 144
 	gemmTileColumns = 256
 	// gemmTilesWanted is how many tiles a slab should have to keep workers busy
 	// to the end, as long as tiles have gemmTileColumnsMin columns.
