@@ -134,3 +134,50 @@ func TestLaneErrorsAndCancellation(t *testing.T) {
 		t.Errorf("the run after a cancelled one: %v", err)
 	}
 }
+
+// TestSavedForRerunsOfALane: what only a rerun before a wait reads is carried over to
+// backward like everything else.
+func TestSavedForRerunsOfALane(t *testing.T) {
+	b := New(newStore(t, 1))
+	x := b.Input("x", device.Float32, 8)
+	w := b.Parameter("w", device.Float32, Constant(1), 8)
+	kept := b.ApplyAll(mix{}, x, x)[0]
+	pending := b.Apply(exchange{}, Add(kept, kept))
+	b.AddLoss("loss", b.Apply(probe{}, b.ApplyAll(mix{}, b.Apply(await{}, pending), w)[0]))
+	b.Output("dw", b.Backward(w)[0])
+	g, err := b.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := SaveAll(g)
+	for _, n := range g.Nodes {
+		if n.Kind == "add" || n.Kind == "exchange" || n.Kind == "wait" {
+			plan.Entries[n.ID].Choice = Rerun
+		}
+	}
+	p, err := Compile(g, CompileOptions{Plan: plan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Reruns()) != 2 {
+		t.Fatalf("reruns %v, want add and exchange", p.Reruns())
+	}
+	if saved := p.Saved(); len(saved) != 1 || saved[0].Edge.Node.Name != "mix:0" {
+		t.Errorf("saved %d storages, want that of mix:0", len(saved))
+	}
+}
+
+// probe is a loss whose gradient needs nothing, so that backward begins with reruns. It
+// is only compiled.
+type probe struct{ Pure }
+
+func (probe) Kind() string                                      { return "probe" }
+func (probe) Cost([]device.Spec) Cost                           { return Cost{} }
+func (probe) Run(*Exec, []device.Tensor, []device.Tensor) error { return nil }
+func (probe) Outputs(in []device.Spec) ([]device.Spec, error) {
+	return []device.Spec{device.NewSpec(in[0].DType)}, nil
+}
+
+func (probe) Gradient(b *Builder, in, _, _ []Value) []Value {
+	return []Value{b.Parameter("cotangent", in[0].Spec().DType, Zeros, in[0].Shape()...)}
+}

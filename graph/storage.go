@@ -74,10 +74,12 @@ func (c Counts) narrow(s device.Spec) device.Spec {
 func (s *scheduler) finish() {
 	s.dropUnread()
 	s.assignInPlace()
+	// Reruns come right before the first backward node that needs them, maybe with
+	// waits in between.
 	boundary := len(s.steps) + 1
 	for _, step := range s.steps {
-		if step.Node.Phase != Forward {
-			boundary = step.firstOf(s.steps)
+		if step.Kind == Recompute || step.Node.Phase == Backward {
+			boundary = step.Index
 			break
 		}
 	}
@@ -95,15 +97,6 @@ func (s *scheduler) finish() {
 		live = append(live, st)
 	}
 	s.storages = live
-}
-
-// firstOf returns the index of the first of the reruns right before step.
-func (step *Step) firstOf(steps []*Step) int {
-	i := step.Index
-	for i > 1 && steps[i-2].Kind == Recompute {
-		i--
-	}
-	return i
 }
 
 func (s *scheduler) dropUnread() {
