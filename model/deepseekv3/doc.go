@@ -12,4 +12,10 @@
 //	layers.N.moe.experts.w1, w2, w3                         [Experts, …]
 //	layers.N.moe.shared_experts.w1.weight, w2, w3
 //	norm.weight, output.weight
+//
+// The states layers.N.moe.router.expert_bias and layers.N.moe.tokens_per_expert
+// are moved by moe.Balance, not by a gradient, and count as no parameters.
+//
+// testdata holds losses, gradients and loads of experts that PyTorch computed from the
+// same random numbers; testdata/generate.py made them.
 package deepseekv3
