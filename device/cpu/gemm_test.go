@@ -200,7 +200,7 @@ func newGemmOperands[T float](p gemmCase, dtype device.DType, seed uint64) gemmO
 	a, _ := newGemmOperand[T](dtype, p.batch, p.m, p.k, p.a)
 	b, _ := newGemmOperand[T](dtype, p.batch, p.k, p.n, p.b)
 	dst, guarded := newGemmOperand[T](dtype, p.batch, p.m, p.n, p.dst)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := gemmRandom(seed)
 	gemmRandomize[T](r, a)
 	gemmRandomize[T](r, b)
 	if p.accumulate {
@@ -267,6 +267,8 @@ func gemmElements[T float](t device.Tensor, f func(x *T)) {
 		}
 	}
 }
+
+func gemmRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 2)) }
 
 func gemmRandomize[T float](r *rand.Rand, t device.Tensor) {
 	gemmElements(t, func(x *T) { *x = T(2*r.Float64() - 1) })
