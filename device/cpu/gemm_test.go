@@ -48,6 +48,9 @@ func TestMatMulAgainstNaive(t *testing.T) {
 		t.Run(l+"/float32", rapid.MakeCheck(func(r *rapid.T) {
 			checkGemmCase[float32](r, q, drawGemmCase(r, 40), device.Float32)
 		}))
+		if l != float64Level(t) {
+			continue
+		}
 		t.Run(l+"/float64", rapid.MakeCheck(func(r *rapid.T) {
 			checkGemmCase[float64](r, q, drawGemmCase(r, 40), device.Float64)
 		}))
@@ -58,10 +61,10 @@ func TestMatMulAgainstNaive(t *testing.T) {
 func TestMatMulLarge(t *testing.T) {
 	shapes := []gemmCase{
 		{m: 1, n: 1, k: 1100}, {m: 7, n: 1057, k: 300}, {m: 1601, n: 5, k: 70},
-		{m: 101, n: 131, k: 600}, {m: 130, n: 97, k: 1030}, {batch: 3, m: 170, n: 180, k: 257},
+		{m: 101, n: 131, k: 600}, {batch: 3, m: 130, n: 140, k: 257},
 	}
 	if !testing.Short() {
-		shapes = append(shapes, gemmCase{m: 1601, n: 1100, k: 9}, gemmCase{m: 300, n: 300, k: 300})
+		shapes = append(shapes, gemmCase{m: 130, n: 97, k: 1030}, gemmCase{m: 1601, n: 1100, k: 9}, gemmCase{m: 300, n: 300, k: 300})
 	}
 	for _, l := range gemmTestLevels(t) {
 		q := gemmTestQueue(t, l, 2)
@@ -69,7 +72,9 @@ func TestMatMulLarge(t *testing.T) {
 			p.a.transposed, p.b.transposed, p.accumulate = i&1 == 0, i&2 == 0, i%3 == 0
 			t.Run(fmt.Sprintf("%s/%dx%dx%dx%d", l, p.batch, p.m, p.n, p.k), func(t *testing.T) {
 				checkGemmCase[float32](t, q, p, device.Float32)
-				checkGemmCase[float64](t, q, p, device.Float64)
+				if l == float64Level(t) {
+					checkGemmCase[float64](t, q, p, device.Float64)
+				}
 			})
 		}
 	}
@@ -121,6 +126,12 @@ func gemmTestLevels(t testing.TB) []string {
 		names = append(names, level(l).String())
 	}
 	return names
+}
+
+// float64Level is the level to test float64 at, which is the same at all.
+func float64Level(t testing.TB) string {
+	levels := gemmTestLevels(t)
+	return levels[len(levels)-1]
 }
 
 func gemmTestQueue(t testing.TB, level string, workers int) *queue {
