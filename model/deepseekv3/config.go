@@ -53,9 +53,10 @@ type Config struct {
 var flavors = map[string]Config{
 	// For bytes: small enough to learn to spell in a minute on two cores.
 	"quickstart": {
-		Dim: 128, Layers: 3, DenseLayers: 1, Vocab: 257, Hidden: 384,
+		Dim: 128, Layers: 3, Vocab: 257,
 		Heads: 4, KVLoRA: 64, NoPEDims: 32, RoPEDims: 16, ValueDim: 32, RoPE: attention.RoPE{Theta: 1e4},
-		Experts: 8, TopK: 2, ExpertHidden: 128, SharedExperts: 1, RouteScale: 1, LoadBalance: 1e-3, NormEps: 1e-5,
+		Experts: 8, TopK: 2, ExpertHidden: 128, SharedExperts: 1, Score: moe.Sigmoid, RouteNorm: true, RouteScale: 1,
+		LoadBalance: 1e-3, NormEps: 1e-5,
 	},
 	// torchtitan's model for tests: 33,014,016 parameters.
 	"debugmodel": latent(0.70, Config{
