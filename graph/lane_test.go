@@ -28,6 +28,11 @@ func (e exchange) Run(x *Exec, out, in []device.Tensor) error {
 	return e.fail
 }
 
+// Gradient waits for what await.Gradient has sent off.
+func (exchange) Gradient(b *Builder, _, _, grad []Value) []Value {
+	return []Value{At(grad[0]).Apply(await{}, grad[0])}
+}
+
 // await is the Wait behind an exchange.
 type await struct{ Pure }
 
@@ -37,6 +42,10 @@ func (await) Cost([]device.Spec) Cost                           { return Cost{} 
 func (await) Outputs(in []device.Spec) ([]device.Spec, error)   { return in, nil }
 func (await) View(in device.Tensor) device.Tensor               { return in }
 func (await) Run(*Exec, []device.Tensor, []device.Tensor) error { return nil }
+
+func (await) Gradient(b *Builder, _, _, grad []Value) []Value {
+	return []Value{b.Apply(exchange{}, grad[0])}
+}
 
 func exchanging(t *testing.T, e exchange) (*Builder, Value) {
 	b := New(newStore(t, 1))

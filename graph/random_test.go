@@ -51,21 +51,31 @@ func (mix) Gradient(b *Builder, in, _, grad []Value) []Value {
 	return []Value{back[0], back[1]}
 }
 
-// randomGraph builds a chain of regions of random ops and returns its builder.
+// randomGraph builds a chain of regions of random ops and returns its builder. Some
+// run on a lane, and are waited for later or never.
 func randomGraph(t *rapid.T, store *Store) *Builder {
 	b := New(store)
 	size := rapid.IntRange(1, 40).Draw(t, "size")
 	values := []Value{b.Input("x", device.Float32, size), b.Parameter("w", device.Float32, Uniform{-0.1, 0.1}, size)}
 	pick := func() Value { return rapid.SampledFrom(values[max(0, len(values)-4):]).Draw(t, "operand") }
+	var pending []Value
 	for i := range rapid.IntRange(1, 4).Draw(t, "regions") {
 		b := b.Scope("layers", i)
 		b.Region(nil, func() {
 			for range rapid.IntRange(1, 5).Draw(t, "ops") {
-				switch rapid.IntRange(0, 3).Draw(t, "op") {
+				switch rapid.IntRange(0, 5).Draw(t, "op") {
 				case 0:
 					values = append(values, Add(pick(), pick()))
 				case 1:
 					values = append(values, Reshape(Reshape(pick(), 1, size), size))
+				case 2:
+					pending = append(pending, b.Apply(exchange{}, pick()))
+				case 3:
+					if len(pending) > 0 { // each is waited for once, as a collective's Pending is
+						i := rapid.IntRange(0, len(pending)-1).Draw(t, "pending")
+						values = append(values, At(pending[i]).Apply(await{}, pending[i]))
+						pending = slices.Delete(pending, i, i+1)
+					}
 				default:
 					out := b.ApplyAll(mix{}, pick(), pick())
 					values = append(values, out[:rapid.IntRange(1, 2).Draw(t, "outputs")]...)

@@ -232,7 +232,8 @@ func isWait(n *Node) bool {
 }
 
 // Waiter is the view of an asynchronous op's output that may be read: running it
-// means waiting for the op's lane.
+// means waiting for the op's lane. An asynchronous value has one Waiter, which all its
+// readers share.
 type Waiter interface {
 	Viewer
 
