@@ -129,11 +129,9 @@ func (routeNorm) Cost(in []device.Spec) graph.Cost {
 	return graph.Traffic(2*float64(in[0].Len()), in, in)
 }
 
-// rowBytes is the size of one number for each row, aligned.
-func rowBytes(s device.Spec) int64 {
-	n := int64(s.Shape[0]) * int64(s.DType.Size())
-	return (n + device.Alignment - 1) / device.Alignment * device.Alignment
-}
+// rowBytes is the size of one number for each row. The parts of a workspace follow
+// each other without a gap, so that what is planned is what is touched.
+func rowBytes(s device.Spec) int64 { return int64(s.Shape[0]) * int64(s.DType.Size()) }
 
 // rowSums leaves Σ w + 1e-20 of each row in the first part of the workspace.
 func rowSums(x *graph.Exec, w device.Tensor, offset int64) device.Tensor {
@@ -145,13 +143,11 @@ func rowSums(x *graph.Exec, w device.Tensor, offset int64) device.Tensor {
 	return sums
 }
 
-func alignedRows(t device.Tensor) int64 {
-	n := int64(t.Dim(0)) * int64(t.DType().Size())
-	return (n + device.Alignment - 1) / device.Alignment * device.Alignment
-}
+// bytesOfRows is rowBytes of a tensor.
+func bytesOfRows(t device.Tensor) int64 { return int64(t.Dim(0)) * int64(t.DType().Size()) }
 
 func (routeNorm) Run(x *graph.Exec, out, in []device.Tensor) error {
-	sums := rowSums(x, in[0], alignedRows(in[0]))
+	sums := rowSums(x, in[0], bytesOfRows(in[0]))
 	x.Binary(device.Div, out[0], in[0], sums.BroadcastTo(in[0]))
 	return nil
 }
@@ -176,7 +172,7 @@ func (routeNormBackward) Workspace(in []device.Spec, _ int) int64 {
 
 func (routeNormBackward) Run(x *graph.Exec, out, in []device.Tensor) error {
 	w, y, dy := in[0], in[1], in[2]
-	rows := alignedRows(w)
+	rows := bytesOfRows(w)
 	product := x.ScratchLike(2*rows, w)
 	inner := x.Scratch(rows, w.DType(), w.Dim(0), 1)
 	x.Binary(device.Mul, product, dy, y)

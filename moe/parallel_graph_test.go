@@ -57,7 +57,7 @@ func TestMeasuredPeakOverRanks(t *testing.T) {
 		var want map[string][]float64
 		for _, p := range policies {
 			c := uneven(ranks)
-			c.policy, c.options, c.measured = p.policy, p.options, true
+			c.policy, c.options, c.measured, c.more = p.policy, p.options, true, 2
 			members := c.start(t, ranks)
 			for _, bias := range [][]float64{c.bias, favour(trialExperts, 0, 1), c.bias} {
 				for _, m := range members {

@@ -23,6 +23,7 @@ import (
 // do not depend on the number of ranks: each has its part of the same whole.
 type trial struct {
 	layer  moe.Layer
+	more   int // layers of the same kind behind it, each in a region of its own
 	tokens int // of all ranks together
 	width  int
 	dtype  device.DType
@@ -113,6 +114,9 @@ func (c trial) compile(t *testing.T, m *member) {
 	}
 	var y graph.Value
 	checkpoint.Region(b, policy, func() { y = l.Build(b.Scope("layer"), x) })
+	for i := range c.more {
+		checkpoint.Region(b, policy, func() { y = l.Build(b.Scope("more", i), graph.Add(y, x)) })
+	}
 	m.output(b, "y", y)
 	b.AddLoss("loss", b.Apply(weightedSum{}, y, cotangent))
 	wrt := slices.DeleteFunc(b.Parameters(), func(v graph.Value) bool { return v.Name() == "cotangent" })
