@@ -60,6 +60,8 @@ type Memory struct {
 	Peak int64
 	// Saved is what is carried over from forward to backward, on the host as well.
 	Saved int64
+	// SavedOnHost is the part of Saved that is on the host.
+	SavedOnHost int64
 	// Arena is the size of the arena: Peak and what placement loses.
 	Arena int64
 }
@@ -89,6 +91,9 @@ func (p *Program) Memory(counts Counts) Memory {
 	}
 	for _, st := range p.Saved() {
 		m.Saved += st.bytesAt(counts)
+		if st.onHost() {
+			m.SavedOnHost += st.bytesAt(counts)
+		}
 	}
 	return m
 }

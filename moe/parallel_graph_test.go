@@ -135,6 +135,54 @@ func TestBackwardDoesNotCommunicateAgain(t *testing.T) {
 	}
 }
 
+// TestSavedBytesAreMeasured holds what the exchanges' results add to the memory between
+// forward and backward against what an instrument sees there: over all ranks and layers
+// exactly 2·layers·T·K·D·element size, and the counts.
+func TestSavedBytesAreMeasured(t *testing.T) {
+	const ranks, layers = 2, 3
+	carried := func(o checkpoint.Options) (measured, planned int64) {
+		c := uneven(ranks)
+		c.policy, c.options, c.measured, c.more = checkpoint.Full(), o, true, layers-1
+		members := c.start(t, ranks)
+		runAll(t, members)
+		seen := make([]int64, ranks)
+		for r, err := range together(members, func(m *member) error {
+			s, err := graph.Measure(context.Background(), m.machine, graph.RunOptions{Step: 1})
+			seen[m.group.Rank()] = s.Across(border(m.program))
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+		for r, m := range members {
+			memory := m.program.Memory(m.machine.Counts())
+			measured += seen[r]
+			planned += memory.Saved - memory.SavedOnHost
+		}
+		return measured, planned
+	}
+	kept, plannedKept := carried(checkpoint.Options{})
+	again, plannedAgain := carried(communicate)
+	if kept-again != plannedKept-plannedAgain {
+		t.Errorf("keeping the exchanges takes %d bytes as measured, %d as planned", kept-again, plannedKept-plannedAgain)
+	}
+	// On the device the received counts are kept in place of those to send: equal sizes.
+	if want := int64(2 * layers * trialTokens * ranks * trialTopK * trialWidth * device.Float32.Size()); kept-again != want {
+		t.Errorf("keeping the exchanges takes %d bytes, want %d", kept-again, want)
+	}
+}
+
+// border is the first step behind the forward pass.
+func border(p *graph.Program) int {
+	for _, s := range p.Steps {
+		if s.Backward() {
+			return s.Index
+		}
+	}
+	return 0
+}
+
 // reruns counts those of all-to-alls and of host syncs.
 func reruns(p *graph.Program) (n [2]int) {
 	for _, node := range p.Reruns() {

@@ -21,6 +21,18 @@ type Measurement struct {
 	ticks int
 }
 
+// Across returns the bytes that are carried over a border between ticks: written before
+// the tick and read at it or later.
+func (m Measurement) Across(tick int) int64 {
+	var sum int64
+	for _, l := range m.lives {
+		if l.first < tick && l.last >= tick {
+			sum += l.hi - l.lo
+		}
+	}
+	return sum
+}
+
 type span struct{ lo, hi int64 }
 
 // life is a stretch of ticks during which a range of bytes held one value.

@@ -19,6 +19,9 @@ func TestAnalyse(t *testing.T) {
 	if want := []int64{10, 30, 30, 20, 14}; !slices.Equal(m.Live, want) {
 		t.Errorf("live bytes %v, want %v", m.Live, want)
 	}
+	if m.Across(0) != 0 || m.Across(2) != 30 || m.Across(4) != 10 {
+		t.Errorf("%d, %d and %d bytes are carried over to ticks 0, 2 and 4, want 0, 30 and 10", m.Across(0), m.Across(2), m.Across(4))
+	}
 	if m.Peak != 30 || m.PeakTick != 1 || m.UnwrittenReads != 0 {
 		t.Errorf("peak %d at %d, %d unwritten reads: want 30 at 1, 0", m.Peak, m.PeakTick, m.UnwrittenReads)
 	}
