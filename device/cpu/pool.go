@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// task is the body of a parallel loop. Iterations are independent, and which
-// worker takes which must not matter to the result; worker only picks scratch.
-// Kernels keep their tasks inside the queue and pass pointers, so that running
-// one allocates nothing.
+// task is the body of a parallel loop. Which worker takes which iteration must not
+// matter to the result; worker only picks scratch. Iterations are taken in ascending
+// order, so one may wait for what an earlier one does (the gradients of attention do).
+// Kernels keep their tasks inside the queue and pass pointers, so that running one
+// allocates nothing.
 type task interface {
 	do(worker, i int)
 }
