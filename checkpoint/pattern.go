@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/editdistance"
 )
 
 // pattern names ops by their fully qualified name, such as
@@ -105,7 +106,7 @@ func nearest(text string, names map[string]bool) []string {
 	best := max(2, len(text)/3)
 	var close []string
 	for name := range names {
-		switch d := edits(text, name); {
+		switch d := editdistance.Levenshtein(text, name); {
 		case d < best:
 			best, close = d, []string{name}
 		case d == best:
@@ -114,25 +115,4 @@ func nearest(text string, names map[string]bool) []string {
 	}
 	slices.Sort(close)
 	return close[:min(3, len(close))]
-}
-
-// edits is the Levenshtein distance in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

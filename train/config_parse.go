@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lethe-go/lethe/internal/editdistance"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -205,30 +206,9 @@ func unknownSection(name string) string {
 func nearest(word string, candidates []string) (string, bool) {
 	best, least := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
-		if d := editDistance(word, c); d < least {
+		if d := editdistance.Levenshtein(word, c); d < least {
 			best, least = c, d
 		}
 	}
 	return best, best != ""
-}
-
-// editDistance is Levenshtein's, over bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
