@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
@@ -110,5 +111,25 @@ func TestAssignToScratchIsInPlace(t *testing.T) {
 	}
 	if got := device.Elements[float32](b.Store().Variable("grad").Tensor()); got[3] != 8 {
 		t.Errorf("grad %v, want twice x", got)
+	}
+}
+
+func TestWatchNamesTheFirstNodeWithNaN(t *testing.T) {
+	b := New(newStore(t, 1))
+	x := b.Scope("layers", 0).Input("x", device.Float32, 4)
+	big := b.Scope("layers", 1).ApplyAll(mix{}, x, x)[0]
+	b.Output("y", b.Scope("layers", 2).ApplyAll(mix{}, big, big)[0])
+	m := newMachine(t, b)
+	if err := m.Watch(); err != nil {
+		t.Fatal(err)
+	}
+	Feed(m, "layers.0.x", []float32{1, 2, 3, 4})
+	if err := m.Run(context.Background(), RunOptions{}); err != nil {
+		t.Fatalf("finite values: %v", err)
+	}
+	Feed(m, "layers.0.x", []float32{1, 2, 1e15, 4}) // squared 1e30, and that squared overflows
+	err := m.Run(context.Background(), RunOptions{})
+	if !errors.Is(err, ErrNonFinite) || !strings.Contains(err.Error(), "layers.2.mix:0: output 0 (float32[4]) holds 1 values") {
+		t.Errorf("error %v: want it to name layers.2.mix:0", err)
 	}
 }
