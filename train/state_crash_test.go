@@ -1,11 +1,13 @@
 package train
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -125,6 +127,7 @@ func saveForever(f StateFolder) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	fmt.Println("begun")
 	for {
 		step++
 		for range 2 { // the second replaces the first
@@ -132,6 +135,7 @@ func saveForever(f StateFolder) {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
+			fmt.Println("saved")
 		}
 	}
 }
@@ -144,14 +148,23 @@ func TestSaveKilled(t *testing.T) {
 	}
 	f := StateFolder{Path: filepath.Join(t.TempDir(), "state"), KeepLatest: 2}
 	last := 0
-	for range kills {
+	for i := range kills {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), killedFolder+"="+f.Path)
 		var output bytes.Buffer
 		child.Stderr = &output
+		says, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
+		// A child may take long to begin. The first one lives until it has saved.
+		lines := bufio.NewScanner(says)
+		for lines.Scan() && i == 0 && lines.Text() != "saved" {
+		}
+		go io.Copy(io.Discard, says)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		if err := child.Process.Kill(); err != nil {
 			t.Fatal(err)
