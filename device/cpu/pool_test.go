@@ -57,19 +57,32 @@ func TestPoolRunsEveryIterationOnce(t *testing.T) {
 	}
 }
 
+// meetTask's iterations wait for each other, which takes a worker beside the caller.
+type meetTask struct {
+	arrived atomic.Int32
+	alone   atomic.Bool
+}
+
+func (t *meetTask) do(int, int) {
+	t.arrived.Add(1)
+	for patience := time.Now().Add(10 * time.Second); t.arrived.Load() < 2; runtime.Gosched() {
+		if time.Now().After(patience) {
+			t.alone.Store(true)
+			return
+		}
+	}
+}
+
 // TestPoolWakes leaves time between tasks for workers to rest.
 func TestPoolWakes(t *testing.T) {
 	p := newPool(2)
 	defer p.close()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		task := newCountTask(2, 2)
-		task.pause = 50 * time.Millisecond
-		start := time.Now()
+		task := new(meetTask)
 		p.run(2, task)
-		task.check(t)
-		if d := time.Since(start); d > 95*time.Millisecond {
-			t.Fatalf("two iterations of 50 ms took %v: the worker did not wake", d)
+		if task.alone.Load() {
+			t.Fatal("the worker did not wake")
 		}
 	}
 }
