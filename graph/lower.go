@@ -135,13 +135,3 @@ func (l *lowering) moveTags(n *gorgonia.Node) {
 	e := l.edges[n.ID()]
 	e.Node.Tags = append(e.Node.Tags, l.core.metas[n.ID()].tags...)
 }
-
-// graphNode is the finished node behind a Value.
-func (c *core) graphNode(v Value) *Node {
-	for _, n := range c.graph.Nodes {
-		if n.Name == c.metas[v.node.ID()].name {
-			return n
-		}
-	}
-	return nil
-}

@@ -169,7 +169,6 @@ type Exec struct {
 	// Step is the optimizer step, counted from 1; Microbatch counts from 0.
 	Step, Microbatch uint32
 
-	node      *Node
 	workspace device.Tensor // bytes
 }
 

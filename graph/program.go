@@ -1,9 +1,5 @@
 package graph
 
-import (
-	"fmt"
-)
-
 // Program is a graph compiled under a plan: a schedule of steps, and a place for
 // every value in one arena. It holds no memory and can be made for a model of
 // any size; a Machine runs it.
@@ -193,14 +189,4 @@ func (p *Program) Saved() []*Storage {
 		}
 	}
 	return out
-}
-
-// output returns the spec and operand of a declared output.
-func (p *Program) output(name string) (Result, error) {
-	for _, o := range p.Graph.Outputs {
-		if o.Name == name {
-			return o, nil
-		}
-	}
-	return Result{}, fmt.Errorf("graph: no output %q", name)
 }

@@ -223,3 +223,13 @@ func TestSavedStorages(t *testing.T) {
 		t.Errorf("saved %v with %d reruns: want nothing, and one rerun", names, reruns)
 	}
 }
+
+// graphNode is the finished node behind a Value.
+func (c *core) graphNode(v Value) *Node {
+	for _, n := range c.graph.Nodes {
+		if n.Name == c.metas[v.node.ID()].name {
+			return n
+		}
+	}
+	return nil
+}

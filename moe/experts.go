@@ -24,19 +24,12 @@ func (e Experts) Build(b *graph.Builder, rows, counts graph.Value) graph.Value {
 	if e.Hidden < 1 || e.Experts < 1 {
 		return b.Fail("experts: %d experts with %d hidden units: want 1 or more of both", e.Experts, e.Hidden)
 	}
-	w1 := b.Parameter("w1", dtype, initOr(e.Init), e.Experts, e.Hidden, d)
-	w2 := b.Parameter("w2", dtype, initOr(e.OutputInit), e.Experts, d, e.Hidden)
-	w3 := b.Parameter("w3", dtype, initOr(e.OutputInit), e.Experts, e.Hidden, d)
+	w1 := b.Parameter("w1", dtype, nn.LinearInit(e.Init), e.Experts, e.Hidden, d)
+	w2 := b.Parameter("w2", dtype, nn.LinearInit(e.OutputInit), e.Experts, d, e.Hidden)
+	w3 := b.Parameter("w3", dtype, nn.LinearInit(e.OutputInit), e.Experts, e.Hidden, d)
 	gate := b.Apply(groupedMatMul{}, rows, w1, counts)
 	up := b.Apply(groupedMatMul{}, rows, w3, counts)
 	return b.Apply(groupedMatMul{}, nn.SwiGLU(gate, up), w2, counts)
-}
-
-func initOr(init graph.Initializer) graph.Initializer {
-	if init == nil {
-		return graph.TruncatedNormal{Std: 0.02, Low: -2, High: 2}
-	}
-	return init
 }
 
 // groupedMatMul computes y = x·w[e]ᵀ for the rows x [N, in] of each expert e, with
