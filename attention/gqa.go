@@ -27,6 +27,8 @@ type GQA struct {
 	// Positions of tokens, int32 [B, T]; graph.None means 0 to T−1 in every sequence.
 	Positions graph.Value
 	Mask      Mask
+	// Cache, if not nil, holds the rotated keys and the values of earlier tokens.
+	Cache *Cache
 
 	// Init of wq, wk and wv, and OutputInit of wo, which torchtitan scales down with
 	// depth; nil is that of nn.Linear.
@@ -45,9 +47,17 @@ func (c GQA) Build(b *graph.Builder, x graph.Value) graph.Value {
 	k := c.project(b, "k", x, c.KVHeads, c.QKNorm)
 	v := c.project(b, "v", x, c.KVHeads, false)
 	q, k = c.RoPE.Rotate(b, q, c.Positions), c.RoPE.Rotate(b, k, c.Positions)
-	out := Fused(b, q, k, v, c.Mask, 0)
+	out := c.attend(b, q, k, v)
 	out = graph.Reshape(out, x.Dim(0), x.Dim(1), c.Heads*c.HeadDim)
 	return nn.Linear(b.Scope("wo"), out, x.Dim(2), c.OutputInit)
+}
+
+func (c *GQA) attend(b *graph.Builder, q, k, v graph.Value) graph.Value {
+	if c.Cache == nil {
+		return Fused(b, q, k, v, c.Mask, 0)
+	}
+	k, v = c.Cache.append(b, "keys", k), c.Cache.append(b, "values", v)
+	return c.Cache.attend(b, q, k, v, c.HeadDim, c.Mask, 0)
 }
 
 // complete fills in what was left at zero and says what is impossible.
@@ -68,6 +78,10 @@ func (c *GQA) complete(x graph.Value) error {
 	case c.HeadDim == 0:
 		c.HeadDim = dim / c.Heads
 	}
+	if err := c.Cache.check(x.Dim(1), c.Positions, c.Mask); err != nil {
+		return err
+	}
+	c.RoPE = c.Cache.rope(c.RoPE)
 	return c.Mask.check(x.Dim(0), x.Dim(1))
 }
 

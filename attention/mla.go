@@ -36,6 +36,10 @@ type MLA struct {
 	// Positions of tokens, int32 [B, T]; graph.None means 0 to T−1 in every sequence.
 	Positions graph.Value
 	Mask      Mask
+	// Cache, if not nil, holds the normalized latent vector and the rotated key of
+	// earlier tokens, KVLoRA+RoPEDims elements for each. Keys and values are then never
+	// expanded: see absorbed.go.
+	Cache *Cache
 
 	// Init of all projections but wo, and OutputInit of wo; nil is that of nn.Linear.
 	Init, OutputInit graph.Initializer
@@ -50,19 +54,28 @@ func (c MLA) Build(b *graph.Builder, x graph.Value) graph.Value {
 		return b.Fail("mla: %v", err)
 	}
 	batch, tokens := x.Dim(0), x.Dim(1)
+	c.RoPE = c.Cache.rope(c.RoPE)
 	q := graph.Reshape(c.queries(b, x), batch, tokens, c.Heads, c.NoPEDims+c.RoPEDims)
 	q = c.RoPE.rotateBehind(b, q, c.Positions, c.NoPEDims)
 
 	latent, pe := split(b, nn.Linear(b.Scope("wkv_a"), x, c.KVLoRA+c.RoPEDims, c.Init), c.KVLoRA)
 	pe = c.RoPE.Rotate(b, graph.Reshape(pe, batch, tokens, 1, c.RoPEDims), c.Positions)
 	latent = nn.RMSNorm(b.Scope("kv_norm"), latent, c.NormEpsilon)
-	kv := nn.Linear(b.Scope("wkv_b"), latent, c.Heads*(c.NoPEDims+c.ValueDim), c.Init)
-	kv = graph.Reshape(kv, batch, tokens, c.Heads, c.NoPEDims+c.ValueDim)
-	out := b.ApplyAll(keyValue{nope: c.NoPEDims}, kv, pe)
-	k, v := out[0], out[1]
-
-	y := graph.Reshape(Fused(b, q, k, v, c.Mask, c.scale()), batch, tokens, c.Heads*c.ValueDim)
+	attend := c.expanded
+	if c.Cache != nil {
+		attend = c.absorbed
+	}
+	y := graph.Reshape(attend(b, q, latent, pe), batch, tokens, c.Heads*c.ValueDim)
 	return nn.Linear(b.Scope("wo"), y, x.Dim(2), c.OutputInit)
+}
+
+// expanded makes keys and values of every head from the latent [B, T, KVLoRA] and pe
+// [B, T, 1, RoPEDims], and returns the attention of q to them: [B, T, H, ValueDim].
+func (c *MLA) expanded(b *graph.Builder, q, latent, pe graph.Value) graph.Value {
+	kv := nn.Linear(b.Scope("wkv_b"), latent, c.Heads*(c.NoPEDims+c.ValueDim), c.Init)
+	kv = graph.Reshape(kv, latent.Dim(0), latent.Dim(1), c.Heads, c.NoPEDims+c.ValueDim)
+	out := b.ApplyAll(keyValue{nope: c.NoPEDims}, kv, pe)
+	return Fused(b, q, out[0], out[1], c.Mask, c.scale())
 }
 
 func (c *MLA) queries(b *graph.Builder, x graph.Value) graph.Value {
@@ -95,6 +108,9 @@ func (c *MLA) check(x graph.Value) error {
 		return fmt.Errorf("widths %d without and %d with position, %d of values: want 1 or more, and an even RoPEDims", c.NoPEDims, c.RoPEDims, c.ValueDim)
 	case c.RoPE.Dims != 0 && c.RoPE.Dims != c.RoPEDims:
 		return fmt.Errorf("RoPE.Dims %d differs from RoPEDims %d: leave it at 0", c.RoPE.Dims, c.RoPEDims)
+	}
+	if err := c.Cache.check(x.Dim(1), c.Positions, c.Mask); err != nil {
+		return err
 	}
 	return c.Mask.check(x.Dim(0), x.Dim(1))
 }

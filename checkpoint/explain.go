@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/pattern"
 )
 
 // Fate is what a plan comes to for one node.
@@ -138,13 +139,13 @@ func (r Report) With(f Fate) []string {
 // Filter returns the lines of the nodes that a pattern matches, in the syntax of
 // Options.ForceRecompute; none if it is malformed.
 func (r Report) Filter(text string) Report {
-	p, err := parsePattern(text)
+	p, err := pattern.Parse(text)
 	if err != nil {
 		return Report{}
 	}
 	var out Report
 	for _, l := range r.Lines {
-		if matched, _ := p.match(l.Node.Name); matched {
+		if matched, _ := p.Match(l.Node.Name); matched {
 			out.Lines = append(out.Lines, l)
 		}
 	}

@@ -74,7 +74,7 @@ func op(b *graph.Builder, kind string, in ...graph.Value) graph.Value {
 	case "wait":
 		f.final = true
 		return b.Apply(fakeWait{fakeView{f}}, in...)
-	case "all_to_all", "reduce_scatter", "all_gather":
+	case "all_to_all", "all_reduce", "all_gather", "reduce_scatter", "broadcast":
 		f.effects = graph.Collective
 		return b.Apply(fakeStart{f}, in...)
 	case "topk":

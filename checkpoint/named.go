@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/pattern"
 )
 
 // Options are the decisions a user makes by name, in the configuration. The zero
@@ -29,7 +30,7 @@ type Options struct {
 type name struct {
 	list string // key of the configuration
 	text string
-	segs pattern // of a force_recompute entry
+	segs pattern.Pattern // of a force_recompute entry
 
 	follower *graph.Node // a view or wait it names
 	refused  *graph.Node // an op it names and does not decide about
@@ -45,7 +46,7 @@ type names struct{ force, save, rerun []*name }
 func parseNames(o Options) (*names, error) {
 	ns := &names{}
 	for _, text := range o.ForceRecompute {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("checkpoint: force_recompute: %w", err)
 		}
@@ -72,7 +73,7 @@ func (ns *names) all() []*name { return slices.Concat(ns.force, ns.save, ns.reru
 // too. Of several it is one that does, if there is one.
 func (ns *names) forced(n *graph.Node) (by *name, kind bool) {
 	for _, e := range ns.force {
-		m, k := e.segs.match(n.Name)
+		m, k := e.segs.Match(n.Name)
 		if m && (by == nil || k && !kind) {
 			by, kind = e, k
 		}
@@ -105,7 +106,7 @@ func find(list []*name, n *graph.Node) *name {
 // names reports whether the entry means n.
 func (e *name) names(n *graph.Node) bool {
 	if e.segs != nil {
-		m, _ := e.segs.match(n.Name)
+		m, _ := e.segs.Match(n.Name)
 		return m
 	}
 	return e.text == n.Kind || n.Tagged(e.text)
@@ -171,7 +172,7 @@ func (e *name) hint() string {
 func (e *name) suggest(nodes []*graph.Node) string {
 	var close []string
 	if e.segs != nil {
-		close = e.segs.near(nodes)
+		close = e.segs.Near(nodeNames(nodes))
 	} else {
 		known := map[string]bool{}
 		for _, n := range nodes {
@@ -180,10 +181,18 @@ func (e *name) suggest(nodes []*graph.Node) string {
 				known[t] = true
 			}
 		}
-		close = nearest(e.text, known)
+		close = pattern.Nearest(e.text, known)
 	}
 	if len(close) == 0 {
 		return "; remove it, or see the names in the plan's report"
 	}
 	return "; near names: " + strings.Join(close, ", ")
+}
+
+func nodeNames(nodes []*graph.Node) []string {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Name
+	}
+	return names
 }

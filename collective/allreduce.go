@@ -1,8 +1,6 @@
 package collective
 
 import (
-	"fmt"
-
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
@@ -11,20 +9,20 @@ import (
 // gradient is the sum of the ranks' gradients.
 func AllReduce(b *graph.Builder, g Group, x graph.Value) *Pending {
 	return &Pending{
-		value: b.Apply(allReduce{asynchronous{g}}, x),
+		value: b.Apply(allReduce{returning{asynchronous{g}}}, x),
 		back:  func(b *graph.Builder, grad graph.Value) graph.Value { return AllReduce(b, g, grad).value },
 	}
 }
 
-type allReduce struct{ asynchronous }
+type allReduce struct{ returning }
 
 func (allReduce) Kind() string { return "all_reduce" }
 
 func (allReduce) Outputs(in []device.Spec) ([]device.Spec, error) {
-	if in[0].Rows != 0 {
-		return nil, fmt.Errorf("the rows of %v may differ between ranks", in[0])
+	if err := sameRows(in[0]); err != nil {
+		return nil, err
 	}
-	return in, nil
+	return in, summable(in[0])
 }
 
 func (allReduce) Cost(in []device.Spec) graph.Cost {
@@ -34,11 +32,8 @@ func (allReduce) Cost(in []device.Spec) graph.Cost {
 func (a allReduce) Run(x *graph.Exec, out, in []device.Tensor) error {
 	x.Copy(out[0], in[0])
 	x.Uses(out, out)
+	annotate(a.group, x)
 	return a.group.AllReduce(x.Context, out[0])
-}
-
-func (allReduce) Gradient(_ *graph.Builder, _, _, grad []graph.Value) []graph.Value {
-	return []graph.Value{arrived(grad[0])}
 }
 
 // AllReduceState replaces a parameter or state by its sum over the ranks of g, on the
@@ -64,5 +59,6 @@ func (allReduceState) Outputs([]device.Spec) ([]device.Spec, error) { return gra
 
 func (a allReduceState) Run(x *graph.Exec, _, in []device.Tensor) error {
 	x.Uses(in, in)
+	annotate(a.group, x)
 	return a.group.AllReduce(x.Context, in[0])
 }

@@ -57,6 +57,7 @@ func (a allToAll) LiveRows(in []device.Tensor) (int, error) {
 
 func (a allToAll) Run(x *graph.Exec, out, in []device.Tensor) error {
 	x.Uses(out, in)
+	annotate(a.group, x)
 	return a.group.AllToAll(x.Context, out[0], in[0], in[1], in[2])
 }
 
@@ -84,5 +85,6 @@ func (e exchangeCounts) Outputs(in []device.Spec) ([]device.Spec, error) {
 
 func (e exchangeCounts) Run(x *graph.Exec, out, in []device.Tensor) error {
 	x.Uses(out, in)
+	annotate(e.group, x)
 	return e.group.AllToAll(x.Context, out[0], in[0], device.Tensor{}, device.Tensor{})
 }

@@ -150,6 +150,21 @@ func TestRefusals(t *testing.T) {
 		"receive: want host int32 [2, n]": func(b *graph.Builder) {
 			collective.AllToAll(b, g, b.Input("x", device.Float32, 4, 2), b.HostInput("r", device.Int32, 3, 1), b.HostInput("s", device.Int32, 2, 1), 0, 4)
 		},
+		"no sum of":       func(b *graph.Builder) { collective.AllReduce(b, g, b.Input("x", device.Uint8, 4)) },
+		"no sum of uint8": func(b *graph.Builder) { collective.ReduceScatter(b, g, b.Input("x", device.Uint8, 4)) },
+		"want rows, have": func(b *graph.Builder) { collective.AllGather(b, g, b.Input("x", device.Float32)) },
+		"rows of float32[≤4 2] may differ": func(b *graph.Builder) {
+			collective.AllGather(b, g, b.RowsInput("x", b.Rows("n", 4), device.Float32, 4, 2))
+		},
+		"reduce_scatter: the rows of": func(b *graph.Builder) {
+			collective.ReduceScatter(b, g, b.RowsInput("x", b.Rows("n", 4), device.Float32, 4, 2))
+		},
+		"for 2 ranks: want a multiple": func(b *graph.Builder) { collective.ReduceScatter(b, g, b.Input("x", device.Float32, 3)) },
+		"no rank 2 of 2":               func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), 2) },
+		"no rank -1 of 2":              func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), -1) },
+		"broadcast: the rows of": func(b *graph.Builder) {
+			collective.Broadcast(b, g, b.RowsInput("x", b.Rows("n", 4), device.Float32, 4, 2), 0)
+		},
 		"want int32 [2, n]": func(b *graph.Builder) { collective.ExchangeCounts(b, g, b.Input("x", device.Float32, 2, 2)) },
 	} {
 		store := graph.NewStore(dev, graph.StoreOptions{})
@@ -159,5 +174,22 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("error %v, want %q", b.Err(), want)
 		}
 		store.Close()
+	}
+}
+
+// TestAllReduceStates: one by itself and two as one, of different shapes.
+func TestAllReduceStates(t *testing.T) {
+	machines := run(t, 2, func(b *graph.Builder, g collective.Group) {
+		init := graph.Constant(float64(1 + g.Rank()))
+		x, y, z := b.State("x", device.Float32, init, 3), b.State("y", device.Float32, init, 2, 2), b.State("z", device.Float32, init)
+		collective.Join(b, collective.AllReduceStates(b, g, x), collective.AllReduceStates(b, g, y, z))
+	})
+	for r, m := range machines {
+		for name, n := range map[string]int{"x": 3, "y": 4, "z": 1} {
+			// 1 + 2, and in the second run 3 + 3.
+			if got := device.Elements[float32](m.Program().Graph.Store.Variable(name).Tensor()); len(got) != n || slices.Min(got) != 6 || slices.Max(got) != 6 {
+				t.Errorf("rank %d: %s is %v, want 6", r, name, got)
+			}
+		}
 	}
 }

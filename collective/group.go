@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lethe-go/lethe/device"
 )
@@ -47,6 +48,38 @@ type Group interface {
 
 	// Abort ends the group: every rank's calls return an error that wraps cause.
 	Abort(cause error)
+}
+
+// Summable reports whether AllReduce and ReduceScatter can add tensors of a dtype.
+func Summable(d device.DType) bool {
+	return d == device.Float32 || d == device.Float64 || d == device.Int32 || d == device.Int64
+}
+
+// Renewer is a Group that can be used again after it was aborted.
+type Renewer interface {
+	Group
+
+	// Renew makes the group as it was when it was new. It is called on every end
+	// while no rank is in a call.
+	Renew()
+}
+
+// Observed is a Group that tells how far a collective is.
+type Observed interface {
+	Group
+
+	// Observe has met called in each collective when all ranks have come and data begins
+	// to move, on any goroutine. It must be quick.
+	Observe(met func())
+}
+
+// Timed is a Group whose deadline can be changed.
+type Timed interface {
+	Group
+
+	// SetTimeout changes how long the next collectives may take; 0 is for ever. It is
+	// called while this rank is in no call.
+	SetTimeout(time.Duration)
 }
 
 // Errors of collectives, which say more when printed.

@@ -61,3 +61,11 @@ type asynchronous struct {
 func (asynchronous) Workspace([]device.Spec, int) int64 { return 0 }
 func (asynchronous) Effects() graph.Effects             { return graph.Collective }
 func (a asynchronous) Lane() graph.Lane                 { return laneOf(a.group) }
+
+// returning is what those share that have one tensor and bring its gradient back by
+// Pending.back.
+type returning struct{ asynchronous }
+
+func (returning) Gradient(_ *graph.Builder, _, _, grad []graph.Value) []graph.Value {
+	return []graph.Value{arrived(grad[0])}
+}

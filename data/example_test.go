@@ -2,8 +2,9 @@ package data_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"iter"
+	"strings"
 
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/data/tokenizer"
@@ -46,13 +47,13 @@ func Example() {
 // from one.
 func ExampleLoader_Restore() {
 	ctx := context.Background()
-	train, _, err := data.Corpus("moby_dick")
+	text, err := data.Corpus("moby_dick")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	open := func(rows, rank, ranks int) *data.Loader {
-		l, err := data.NewLoader(ctx, train, tokenizer.Byte{}, data.Options{SeqLen: 32, Rows: rows, Rank: rank, Ranks: ranks, Seed: 1, Shuffle: true})
+		l, err := data.NewLoader(ctx, text, tokenizer.Byte{}, data.Options{SeqLen: 32, Rows: rows, Rank: rank, Ranks: ranks, Seed: 1, Shuffle: true})
 		if err != nil {
 			panic(err)
 		}
@@ -66,13 +67,11 @@ func ExampleLoader_Restore() {
 			panic(err)
 		}
 	}
-	saved, _ := json.Marshal(one.State())
+	state, _ := one.AppendState(nil)
 
 	_ = one.Next(ctx, &b)
 	fmt.Printf("%q\n%q\n", tokenizer.Byte{}.Decode(b.Tokens[:32]), tokenizer.Byte{}.Decode(b.Tokens[32:]))
 	for rank := range 2 {
-		var state data.State
-		_ = json.Unmarshal(saved, &state)
 		l := open(1, rank, 2)
 		if err := l.Restore(state); err != nil {
 			panic(err)
@@ -87,6 +86,91 @@ func ExampleLoader_Restore() {
 	// "nd were then towing ashore. They"
 }
 
+// Three quarters of the tokens are of one source, whatever the lengths of documents.
+func ExampleNewMixedLoader() {
+	ctx := context.Background()
+	loader, err := data.NewMixedLoader(ctx, []data.Weighted{
+		{Source: data.Documents("prose", strings.Repeat("a", 30)), Weight: 3},
+		{Source: data.Documents("verse", "bb", "bbbbbb"), Weight: 1},
+	}, tokenizer.Byte{}, data.Options{SeqLen: 32, Rows: 4})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var b data.Batch
+	if err := loader.Next(ctx, &b); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(tokenizer.Byte{}.Decode(b.Tokens))
+	// Output: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbaa
+}
+
+// Documents that fit are not cut; what is left of rows is padding.
+func ExamplePacking() {
+	ctx := context.Background()
+	source := data.Documents("words", "eleven", "two", "four", "no")
+	loader, err := data.NewLoader(ctx, source, tokenizer.Byte{}, data.Options{SeqLen: 11, Rows: 1, Packing: data.FirstFit, Passes: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for b, err := range loader.All(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%-10s starts %v, %d of padding\n", tokenizer.Byte{}.Decode(b.Tokens), b.DocumentStart, b.Padding)
+	}
+	// Output:
+	// eleventwo  starts [0 0 0 0 0 0 0 7 7 7 7], 0 of padding
+	// fourno     starts [0 0 0 0 0 5 5 5 8 8 8], 3 of padding
+}
+
+// An iterator as a dataset, prepared in the background and resumed.
+func ExampleSequence() {
+	ctx := context.Background()
+	counting := func(context.Context) iter.Seq2[*data.Batch, error] {
+		return func(yield func(*data.Batch, error) bool) {
+			for i := int32(0); ; i++ {
+				b := data.Batch{Rows: 1, SeqLen: 3, Tokens: []int32{i, i + 1, i + 2}, Labels: []int32{i + 1, i + 2, i + 3}}
+				if !yield(&b, nil) {
+					return
+				}
+			}
+		}
+	}
+	open := func() data.Batches { return data.Prefetch(data.Sequence("counting", counting), 2) }
+
+	first := open()
+	var b data.Batch
+	for range 7 {
+		if err := first.Next(ctx, &b); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	state, err := first.AppendState(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	first.Close()
+
+	second := open()
+	defer second.Close()
+	if err := second.Restore(state); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := second.Next(ctx, &b); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(state), b.Tokens)
+	// Output: {"batches":7} [7 8 9]
+}
+
 func ExampleBigramEntropy() {
 	var b tokenizer.Byte
 	// After a: b, b, c. After b: a, a. After c: nothing. H = 3/5·H(2/3, 1/3) nats.
@@ -96,7 +180,12 @@ func ExampleBigramEntropy() {
 
 func ExampleMeasureEntropy() {
 	ctx := context.Background()
-	train, heldOut, err := data.Corpus("moby_dick")
+	text, err := data.Corpus("moby_dick")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	train, heldOut, err := data.Split(text, 0.1)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,122 +23,19 @@ type edged struct {
 func (e edged) BOS() int32 { return e.bos }
 func (e edged) EOS() int32 { return e.eos }
 
-// naive returns the first rows of the rule in the package documentation, one token
-// at a time: the whole stream is written out, then cut.
-func naive(s *documents, t tokenizer.Tokenizer, o Options, rows int) (batch Batch) {
-	type token struct {
-		id    int32
-		last  bool // of its document
-		piece int  // number of its document in the stream
-	}
-	var stream []token
-	pieces := 0
-	for epoch := 0; len(stream) < rows*o.SeqLen+1 && (o.Passes == 0 || epoch < o.Passes); epoch++ {
-		order := newPermutation(len(s.texts), o.Seed, int64(epoch))
-		for i := range s.texts {
-			if o.Shuffle {
-				i = order.at(i)
-			}
-			if s.texts[i] == "" {
-				continue
-			}
-			ids := t.Encode(s.texts[i])
-			if t.BOS() >= 0 {
-				ids = slices.Insert(ids, 0, t.BOS())
-			}
-			if t.EOS() >= 0 {
-				ids = append(ids, t.EOS())
-			}
-			for j, id := range ids {
-				stream = append(stream, token{id, j == len(ids)-1, pieces})
-			}
-			pieces++
-		}
-	}
-	batch.shape(rows, o.SeqLen)
-	for i := range batch.Tokens {
-		now := token{max(0, t.EOS()), true, -1}
-		if i < len(stream) {
-			now = stream[i]
-		}
-		batch.Tokens[i], batch.Labels[i] = now.id, Ignore
-		if !now.last {
-			batch.Labels[i] = stream[i+1].id
-			batch.Valid++
-		}
-		column := i % o.SeqLen
-		before := i - 1
-		switch {
-		case column == 0, before < len(stream) && (i >= len(stream) || stream[before].piece != now.piece):
-			batch.DocumentStart[i] = int32(column)
-		default:
-			batch.DocumentStart[i] = batch.DocumentStart[before]
-		}
-		batch.Positions[i] = int32(column) - batch.DocumentStart[i]
-	}
-	return batch
+// loadCase is what a loader reads, and how.
+type loadCase struct {
+	parts []Weighted
+	tok   edged
+	o     Options
 }
 
-// drawCase returns a source with enough text, a tokenizer and an order.
-func drawCase(t *rapid.T) (*documents, tokenizer.Tokenizer, Options) {
-	o := Options{
-		SeqLen:  rapid.IntRange(1, 9).Draw(t, "seq_len"),
-		Seed:    rapid.Uint64().Draw(t, "seed"),
-		Shuffle: rapid.Bool().Draw(t, "shuffle"),
-		Passes:  rapid.IntRange(0, 3).Draw(t, "passes"),
-	}
-	texts := rapid.SliceOfN(rapid.StringOfN(rapid.RuneFrom([]rune("abc—")), 0, 12, -1), 1, 8).Draw(t, "texts")
-	texts = append(texts, strings.Repeat("z", o.SeqLen+2))
-	tok := edged{bos: rapid.SampledFrom([]int32{-1, 300}).Draw(t, "bos"), eos: rapid.SampledFrom([]int32{-1, 256}).Draw(t, "eos")}
-	return Documents("case", texts...).(*documents), tok, o
-}
-
-// readRows reads whole global batches with all ranks, until there are rows rows or
-// the end, and returns the rows in their common order. It checks that the states of
-// the ranks agree.
-func readRows(t *rapid.T, loaders []*Loader, rows int) (out Batch) {
-	o := loaders[0].options
-	out.SeqLen = o.SeqLen
-	for out.Rows < rows {
-		var states []State
-		ended := 0
-		for _, l := range loaders {
-			var b Batch
-			err := l.Next(context.Background(), &b)
-			if err == io.EOF {
-				ended++
-			} else if err != nil {
-				t.Fatal(err)
-			} else {
-				out.Tokens = append(out.Tokens, b.Tokens...)
-				out.Labels = append(out.Labels, b.Labels...)
-				out.Positions = append(out.Positions, b.Positions...)
-				out.DocumentStart = append(out.DocumentStart, b.DocumentStart...)
-				out.Rows += b.Rows
-				out.Valid += b.Valid
-			}
-			states = append(states, l.State())
-		}
-		for _, s := range states {
-			if s != states[0] {
-				t.Fatalf("ranks stand at %+v and %+v", states[0], s)
-			}
-		}
-		if ended > 0 {
-			if ended != len(loaders) {
-				t.Fatalf("%d of %d ranks are at the end", ended, len(loaders))
-			}
-			break
-		}
-	}
-	return out
-}
-
-func openRanks(t *rapid.T, s Source, tok tokenizer.Tokenizer, o Options, ranks, rows int) []*Loader {
+func (c loadCase) open(t *rapid.T, ranks, rows int) []*Loader {
 	loaders := make([]*Loader, ranks)
 	for rank := range loaders {
+		o := c.o
 		o.Rank, o.Ranks, o.Rows = rank, ranks, rows
-		l, err := NewLoader(context.Background(), s, tok, o)
+		l, err := NewMixedLoader(context.Background(), c.parts, c.tok, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,52 +44,258 @@ func openRanks(t *rapid.T, s Source, tok tokenizer.Tokenizer, o Options, ranks, 
 	return loaders
 }
 
+// drawCase returns sources with enough text, a tokenizer, an order and a packing.
+func drawCase(t *rapid.T) (c loadCase) {
+	c.o = Options{
+		SeqLen:        rapid.IntRange(1, 9).Draw(t, "seq_len"),
+		Seed:          rapid.Uint64().Draw(t, "seed"),
+		Shuffle:       rapid.Bool().Draw(t, "shuffle"),
+		ShuffleWindow: rapid.IntRange(0, 5).Draw(t, "window"),
+		Packing:       rapid.SampledFrom([]Packing{"", Concatenate, FirstFit}).Draw(t, "packing"),
+	}
+	sources := rapid.IntRange(1, 3).Draw(t, "sources")
+	if sources == 1 {
+		c.o.Passes = rapid.IntRange(0, 3).Draw(t, "passes")
+	}
+	for i := range sources {
+		texts := rapid.SliceOfN(rapid.StringOfN(rapid.RuneFrom([]rune("abc—")), 0, 12, -1), 0, 8).Draw(t, "texts")
+		texts = append(texts, strings.Repeat("z", c.o.SeqLen+2))
+		c.parts = append(c.parts, Weighted{Documents(fmt.Sprint("source", i), texts...), rapid.Float64Range(0.1, 4).Draw(t, "weight")})
+	}
+	c.tok = edged{bos: rapid.SampledFrom([]int32{-1, 300}).Draw(t, "bos"), eos: rapid.SampledFrom([]int32{-1, 256}).Draw(t, "eos")}
+	return c
+}
+
+// naiveDocuments yields the documents of the rule in the package documentation, without
+// end unless there are passes.
+func (c loadCase) naiveDocuments(yield func([]int32) bool) {
+	given := make([]float64, len(c.parts))
+	read := make([]int, len(c.parts))
+	for {
+		turn := 0
+		for i := range given {
+			if given[i]/c.parts[i].Weight < given[turn]/c.parts[turn].Weight {
+				turn = i
+			}
+		}
+		texts := c.parts[turn].Source.(*documents).texts
+		epoch := read[turn] / len(texts)
+		if c.o.Passes > 0 && epoch == c.o.Passes {
+			return
+		}
+		text := texts[newShuffle(c.o, turn).at(len(texts), int64(epoch), read[turn]%len(texts))]
+		read[turn]++
+		if text == "" {
+			continue
+		}
+		ids := c.tok.Encode(text)
+		if c.tok.bos >= 0 {
+			ids = slices.Insert(ids, 0, c.tok.bos)
+		}
+		if c.tok.eos >= 0 {
+			ids = append(ids, c.tok.eos)
+		}
+		given[turn] += float64(len(ids))
+		if !yield(ids) {
+			return
+		}
+	}
+}
+
+// naiveRow is a row as it grows, token by token.
+type naiveRow struct{ tokens, labels, positions, start []int32 }
+
+func (r *naiveRow) add(tokens, labels []int32) {
+	start := len(r.tokens)
+	for i := range tokens {
+		r.tokens, r.labels = append(r.tokens, tokens[i]), append(r.labels, labels[i])
+		r.positions, r.start = append(r.positions, int32(i)), append(r.start, int32(start))
+	}
+}
+
+// naive returns the first rows of the rule in the package documentation: all of them,
+// if there are fewer.
+func (c loadCase) naive(rows int) (batch Batch) {
+	var done, block []*naiveRow
+	n := c.o.SeqLen
+	for ids := range c.naiveDocuments {
+		labels := append(slices.Clone(ids[1:]), Ignore)
+		for len(ids) > 0 {
+			piece := min(len(ids), n)
+			var row *naiveRow
+			for _, r := range block {
+				if c.o.Packing != FirstFit && len(r.tokens) < n {
+					row, piece = r, min(piece, n-len(r.tokens))
+				} else if row == nil && len(r.tokens)+piece <= n {
+					row = r
+				}
+			}
+			if row == nil {
+				if len(block) == openRows {
+					done, block = append(done, block...), nil
+				}
+				row = new(naiveRow)
+				block = append(block, row)
+			}
+			row.add(ids[:piece], labels[:piece])
+			ids, labels = ids[piece:], labels[piece:]
+		}
+		if len(done) >= rows || (c.o.Packing != FirstFit && len(block) > rows) {
+			break
+		}
+	}
+	done = append(done, block...)
+	batch.shape(rows, n)
+	for i := range rows {
+		row := new(naiveRow)
+		if i < len(done) {
+			row = done[i]
+		}
+		for _, label := range row.labels {
+			if label != Ignore {
+				batch.Valid++
+			}
+		}
+		if left := n - len(row.tokens); left > 0 {
+			batch.Padding += left
+			row.add(slices.Repeat([]int32{max(0, c.tok.eos)}, left), slices.Repeat([]int32{Ignore}, left))
+		}
+		to := batch.row(i)
+		copy(to.tokens, row.tokens)
+		copy(to.labels, row.labels)
+		copy(to.positions, row.positions)
+		copy(to.start, row.start)
+	}
+	return batch
+}
+
+// readRows reads whole global batches with all ranks, until there are rows rows or
+// the end, and returns the rows in their common order. It checks that the states of
+// the ranks agree.
+func readRows[B Batches](t *rapid.T, ranks []B, seqLen, rows int) (out Batch) {
+	out.SeqLen = seqLen
+	for out.Rows < rows {
+		ended := 0
+		state := stateOf(t, ranks[0])
+		for _, l := range ranks {
+			if s := stateOf(t, l); s != state {
+				t.Fatalf("ranks stand at %s and %s", state, s)
+			}
+			var b Batch
+			err := l.Next(context.Background(), &b)
+			if err == io.EOF {
+				ended++
+				continue
+			}
+			if err == nil {
+				err = b.Check(b.Rows, seqLen, 301)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Tokens = append(out.Tokens, b.Tokens...)
+			out.Labels = append(out.Labels, b.Labels...)
+			out.Positions = append(out.Positions, b.Positions...)
+			out.DocumentStart = append(out.DocumentStart, b.DocumentStart...)
+			out.Rows += b.Rows
+			out.Valid += b.Valid
+			out.Padding += b.Padding
+		}
+		if ended > 0 {
+			if ended != len(ranks) {
+				t.Fatalf("%d of %d ranks are at the end", ended, len(ranks))
+			}
+			break
+		}
+	}
+	return out
+}
+
+func stateOf(t interface{ Fatal(...any) }, b Batches) string {
+	state, err := b.AppendState(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(state)
+}
+
 func TestRowsEqualTheNaiveOnesOnAnyRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		source, tok, o := drawCase(t)
+		c := drawCase(t)
 		ranks := rapid.IntRange(1, 4).Draw(t, "ranks")
 		rows := rapid.IntRange(1, 3).Draw(t, "rows")
-		got := readRows(t, openRanks(t, source, tok, o, ranks, rows), rapid.IntRange(1, 40).Draw(t, "read"))
-		if want := naive(source, tok, o, got.Rows); !reflect.DeepEqual(got, want) {
+		read := rapid.SampledFrom([]int{1, 5, 40, openRows + 3, 3 * openRows}).Draw(t, "read")
+		got := readRows(t, c.open(t, ranks, rows), c.o.SeqLen, read)
+		if want := c.naive(got.Rows); !reflect.DeepEqual(got, want) {
 			t.Fatalf("got  %+v\nwant %+v", got, want)
 		}
 	})
 }
 
-// A run that is stopped anywhere, and goes on with other ranks, rows and row length
-// so often as it likes, reads the tokens and labels of one that never stopped.
+// A run that is stopped anywhere, and goes on with other ranks and rows, with or
+// without prefetching, as often as it likes, reads the rows of one that never stopped.
 func TestResumeEqualsNeverStopped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		source, tok, o := drawCase(t)
-		// The end of the last pass is padded: another row length would pad otherwise.
-		o.Passes = 0
-		var tokens, labels []int32
-		var state []byte
+		c := drawCase(t)
+		// The end of the last pass is padded to whole batches: other ones pad otherwise.
+		c.o.Passes = 0
+		var all Batch
+		state := ""
 		for range rapid.IntRange(1, 5).Draw(t, "stops") {
-			sameLength := o
-			if rapid.Bool().Draw(t, "another seq_len") {
-				sameLength.SeqLen = rapid.IntRange(1, o.SeqLen).Draw(t, "seq_len")
-			}
-			loaders := openRanks(t, source, tok, sameLength, rapid.IntRange(1, 4).Draw(t, "ranks"), rapid.IntRange(1, 3).Draw(t, "rows"))
-			if state != nil {
-				for _, l := range loaders {
-					var s State
-					if err := json.Unmarshal(state, &s); err != nil {
-						t.Fatal(err)
-					}
-					if err := l.Restore(s); err != nil {
-						t.Fatal(err)
-					}
+			loaders := c.open(t, rapid.IntRange(1, 4).Draw(t, "ranks"), rapid.IntRange(1, 3).Draw(t, "rows"))
+			ranks := make([]Batches, len(loaders))
+			for i, l := range loaders {
+				ranks[i] = Prefetch(l, rapid.IntRange(0, 3).Draw(t, "prefetch"))
+				if state == "" {
+					continue
+				}
+				if err := ranks[i].Restore([]byte(state)); err != nil {
+					t.Fatal(err)
 				}
 			}
-			got := readRows(t, loaders, rapid.IntRange(0, 12).Draw(t, "read"))
-			tokens, labels = append(tokens, got.Tokens...), append(labels, got.Labels...)
-			var err error
-			if state, err = json.Marshal(loaders[0].State()); err != nil {
-				t.Fatal(err)
+			read := rapid.SampledFrom([]int{0, 1, 7, 20, openRows}).Draw(t, "read")
+			got := readRows(t, ranks, c.o.SeqLen, read)
+			all.Tokens, all.Labels = append(all.Tokens, got.Tokens...), append(all.Labels, got.Labels...)
+			all.DocumentStart = append(all.DocumentStart, got.DocumentStart...)
+			all.Rows += got.Rows
+			state = stateOf(t, ranks[len(ranks)-1])
+			for _, r := range ranks {
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		want := naive(source, tok, o, len(tokens)/o.SeqLen+1)
+		want := c.naive(all.Rows)
+		if !slices.Equal(all.Tokens, want.Tokens) || !slices.Equal(all.Labels, want.Labels) || !slices.Equal(all.DocumentStart, want.DocumentStart) {
+			t.Fatalf("tokens %v\nwant   %v\nlabels %v\nwant   %v", all.Tokens, want.Tokens, all.Labels, want.Labels)
+		}
+	})
+}
+
+// Concatenated, a run may even go on with rows of another length.
+func TestResumeWithAnotherSeqLen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawCase(t)
+		c.o.Passes, c.o.Packing = 0, Concatenate
+		longest := c
+		var tokens, labels []int32
+		state := ""
+		for range rapid.IntRange(1, 5).Draw(t, "stops") {
+			c.o.SeqLen = rapid.IntRange(1, longest.o.SeqLen).Draw(t, "seq_len")
+			loaders := c.open(t, 2, 1)
+			for _, l := range loaders {
+				if state == "" {
+					continue
+				}
+				if err := l.Restore([]byte(state)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := readRows(t, loaders, c.o.SeqLen, rapid.IntRange(0, 12).Draw(t, "read"))
+			tokens, labels = append(tokens, got.Tokens...), append(labels, got.Labels...)
+			state = stateOf(t, loaders[0])
+		}
+		want := longest.naive(len(tokens)/longest.o.SeqLen + 1)
 		if !slices.Equal(tokens, want.Tokens[:len(tokens)]) || !slices.Equal(labels, want.Labels[:len(labels)]) {
 			t.Fatalf("tokens %v\nwant   %v\nlabels %v\nwant   %v", tokens, want.Tokens, labels, want.Labels)
 		}
@@ -203,16 +305,17 @@ func TestResumeEqualsNeverStopped(t *testing.T) {
 // With an end, a resume also ends where the run that never stopped does.
 func TestResumeEndsAtTheSameRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		source, tok, o := drawCase(t)
-		o.Passes = max(1, o.Passes)
-		whole := readRows(t, openRanks(t, source, tok, o, 1, 1), 1<<30)
-		stopped := openRanks(t, source, tok, o, 1, 1)
-		head := readRows(t, stopped, rapid.IntRange(0, whole.Rows).Draw(t, "read"))
-		resumed := openRanks(t, source, tok, o, 1, 1)
-		if err := resumed[0].Restore(stopped[0].State()); err != nil {
+		c := drawCase(t)
+		c.parts, c.o.Passes = c.parts[:1], max(1, c.o.Passes)
+		n := c.o.SeqLen
+		whole := readRows(t, c.open(t, 1, 1), n, 1<<30)
+		stopped := c.open(t, 1, 1)
+		head := readRows(t, stopped, n, rapid.IntRange(0, whole.Rows).Draw(t, "read"))
+		resumed := c.open(t, 1, 1)
+		if err := resumed[0].Restore([]byte(stateOf(t, stopped[0]))); err != nil {
 			t.Fatal(err)
 		}
-		tail := readRows(t, resumed, 1<<30)
+		tail := readRows(t, resumed, n, 1<<30)
 		if got := slices.Concat(head.Labels, tail.Labels); !slices.Equal(got, whole.Labels) {
 			t.Fatalf("got %v\nwant %v", got, whole.Labels)
 		}
@@ -223,10 +326,10 @@ func TestResumeEndsAtTheSameRow(t *testing.T) {
 // compared with the entropy.
 func TestPredictionsAreThoseOfTheEntropy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		source, tok, o := drawCase(t)
-		o.Passes = 1
-		got := readRows(t, openRanks(t, source, tok, o, 2, 2), 1<<30)
-		e, err := MeasureEntropy(context.Background(), source, tok)
+		c := drawCase(t)
+		c.parts, c.o.Passes = c.parts[:1], 1
+		got := readRows(t, c.open(t, 2, 2), c.o.SeqLen, 1<<30)
+		e, err := MeasureEntropy(context.Background(), c.parts[0].Source, c.tok)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,6 +368,8 @@ func TestBadOptions(t *testing.T) {
 		{Options{SeqLen: 1, Rows: 1, Rank: -1, Ranks: 2}, "rank -1"},
 		{Options{SeqLen: 1, Rows: 1, Ranks: -1}, "-1 ranks"},
 		{Options{SeqLen: 1, Rows: 1, Passes: -1}, "passes"},
+		{Options{SeqLen: 1, Rows: 1, ShuffleWindow: -1}, "the shuffle window is negative: -1"},
+		{Options{SeqLen: 1, Rows: 1, Packing: "best_fit"}, `unknown packing "best_fit": known are "concatenate" and "first_fit"`},
 	} {
 		_, err := NewLoader(context.Background(), Documents("text", "abc"), tokenizer.Byte{}, test.options)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "data: text: ") {
@@ -304,14 +409,14 @@ func TestNextAfterAnErrorIsAsIfNothingHappened(t *testing.T) {
 		if err := reference.Next(ctx, &want); err != nil {
 			t.Fatal(err)
 		}
-		before := tested.State()
+		before := stateOf(t, tested)
 		source.broken = true
 		if err := tested.Next(ctx, &got); err != nil {
 			if !errors.Is(err, errBroken) {
 				t.Fatal(err)
 			}
-			if tested.State() != before {
-				t.Fatalf("the error moved the loader from %+v to %+v", before, tested.State())
+			if now := stateOf(t, tested); now != before {
+				t.Fatalf("the error moved the loader from %s to %s", before, now)
 			}
 			cancelled, cancel := context.WithCancel(ctx)
 			cancel()
@@ -372,48 +477,4 @@ func TestSourceThatLosesItsTextDoesNotHang(t *testing.T) {
 	if err := l.Next(context.Background(), new(Batch)); !errors.Is(err, ErrNoDocument) {
 		t.Errorf("got %v", err)
 	}
-}
-
-func TestNextDoesNotAllocate(t *testing.T) {
-	l, b := quickstartLoader(t), new(Batch)
-	next := func() {
-		if err := l.Next(context.Background(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2000 { // past the longest document
-		next()
-	}
-	if n := testing.AllocsPerRun(2000, next); n != 0 {
-		t.Errorf("%v allocations a batch", n)
-	}
-}
-
-func BenchmarkNext(b *testing.B) {
-	for _, ranks := range []int{1, 8} {
-		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
-			l, batch := quickstartLoader(b), new(Batch)
-			l.options.Ranks = ranks
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := l.Next(context.Background(), batch); err != nil {
-					b.Fatal(err)
-				}
-			}
-			tokens := float64(b.N) * float64(len(batch.Tokens))
-			b.ReportMetric(tokens/b.Elapsed().Seconds(), "tokens/s")
-		})
-	}
-}
-
-func quickstartLoader(t testing.TB) *Loader {
-	train, _, err := Corpus("moby_dick")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := NewLoader(context.Background(), train, tokenizer.Byte{}, Options{SeqLen: 256, Rows: 4, Seed: 1, Shuffle: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

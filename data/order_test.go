@@ -2,15 +2,17 @@ package data
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"github.com/lethe-go/lethe/device/philox"
 	"pgregory.net/rapid"
 )
 
 func TestPermutationIsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 300).Draw(t, "n")
-		p := newPermutation(n, rapid.Uint64().Draw(t, "seed"), rapid.Int64Range(0, 1<<40).Draw(t, "epoch"))
+		p := newPermutation(n, rapid.Uint64().Draw(t, "key"))
 		seen := make([]bool, n)
 		for i := range n {
 			x := p.at(i)
@@ -29,8 +31,8 @@ func TestPermutationIsUniform(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 13, 16} {
 		place := make([]int, n*n)
 		follows := make([]int, n*n)
-		for epoch := range int64(epochs) {
-			p := newPermutation(n, 7, epoch)
+		for epoch := range epochs {
+			p := newPermutation(n, philox.Key(7, "data.order", epoch))
 			for i := range n {
 				place[i*n+p.at(i)]++
 				if i > 0 {
@@ -59,11 +61,81 @@ func TestPermutationIsUniform(t *testing.T) {
 
 func TestLargePermutationStaysInside(t *testing.T) {
 	for _, n := range []int{1<<20 + 1, 1 << 40, 1<<62 + 12345} {
-		p := newPermutation(n, 3, 1)
+		p := newPermutation(n, 3)
 		for i := range 1000 {
 			if x := p.at(n - 1 - i); x < 0 || x >= n {
 				t.Fatalf("n=%d: %d is outside", n, x)
 			}
 		}
+	}
+}
+
+// Every epoch of a shuffle has every document once, and a window bounds how far each is
+// moved.
+func TestShuffleIsAPermutationWithinItsWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 300).Draw(t, "n")
+		window := rapid.IntRange(0, 60).Draw(t, "window")
+		s := newShuffle(Options{Shuffle: true, ShuffleWindow: window, Seed: rapid.Uint64().Draw(t, "seed")}, rapid.IntRange(0, 3).Draw(t, "source"))
+		epoch := rapid.Int64Range(0, 1<<40).Draw(t, "epoch")
+		seen := make([]bool, n)
+		for i := range n {
+			x := s.at(n, epoch, i)
+			if x < 0 || x >= n || seen[x] {
+				t.Fatalf("place %d of %d holds %d, which is outside or a second time there", i, n, x)
+			}
+			seen[x] = true
+			if d := x - i; window > 0 && max(d, -d) >= window {
+				t.Fatalf("document %d is at place %d: window %d", x, i, window)
+			}
+		}
+	})
+}
+
+// Blocks begin elsewhere in every epoch: over epochs every two neighbours change places,
+// and a document gets to every place within the window.
+func TestWindowHasNoFixedBorders(t *testing.T) {
+	const n, window, epochs = 40, 8, 4000
+	s := newShuffle(Options{Shuffle: true, ShuffleWindow: window, Seed: 5}, 0)
+	moved := map[int]int{}
+	exchanged := make([]int, n)
+	place := make([]int, n)
+	for epoch := range int64(epochs) {
+		for i := range n {
+			place[s.at(n, epoch, i)] = i
+		}
+		moved[place[n/2]-n/2]++
+		for i := 1; i < n; i++ {
+			if place[i] < place[i-1] {
+				exchanged[i]++
+			}
+		}
+	}
+	for d := 1 - window; d < window; d++ {
+		// A block holds both places with probability (window−|d|)/window, and then moves
+		// the document there with 1/window.
+		want := epochs * (window - math.Abs(float64(d))) / (window * window)
+		if math.Abs(float64(moved[d])-want) > 6*math.Sqrt(want) {
+			t.Errorf("moved by %d: %d times, expected %.0f", d, moved[d], want)
+		}
+	}
+	for i := 1; i < n; i++ {
+		// In one block with probability (window−1)/window, and then half the time.
+		want := float64(epochs) * (window - 1) / (2 * window)
+		if math.Abs(float64(exchanged[i])-want) > 6*math.Sqrt(want) {
+			t.Errorf("%d comes before %d %d times, expected %.0f", i, i-1, exchanged[i], want)
+		}
+	}
+}
+
+// The order of the first source is what it has always been: states and runs depend on it.
+func TestOrderIsAPromise(t *testing.T) {
+	s := newShuffle(Options{Shuffle: true, Seed: 1}, 0)
+	var got []int
+	for i := range 10 {
+		got = append(got, s.at(124, 2, i))
+	}
+	if want := []int{58, 92, 15, 76, 40, 48, 29, 78, 82, 38}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"sort"
+	"strings"
 
 	"github.com/lethe-go/lethe/data/corpus"
 )
@@ -20,7 +22,8 @@ type Source interface {
 	// Len is the number of documents.
 	Len() int
 
-	// Document returns the text of document i, 0 ≤ i < Len.
+	// Document returns the text of document i, 0 ≤ i < Len. It returns soon after ctx
+	// ends if it waits for anything.
 	Document(ctx context.Context, i int) (string, error)
 
 	// Fingerprint changes when the documents do. A State is refused by a source
@@ -28,18 +31,17 @@ type Source interface {
 	Fingerprint() string
 }
 
-// Corpus returns an embedded text by name ("moby_dick") in two parts: the last
-// tenth of its documents, rounded up, is held out.
-func Corpus(name string) (train, heldOut Source, err error) {
+// Corpus returns an embedded text by name ("moby_dick"), a document a chapter.
+func Corpus(name string) (Source, error) {
 	text, err := corpus.Lookup(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("data: %w", err)
+		return nil, fmt.Errorf("data: %w", err)
 	}
 	documents, err := text.Documents()
 	if err != nil {
-		return nil, nil, fmt.Errorf("data: %w", err)
+		return nil, fmt.Errorf("data: %w", err)
 	}
-	return Split(Documents(name, documents...), 0.1)
+	return Documents(name, documents...), nil
 }
 
 // Documents returns a source of texts in memory. The slice becomes the source's.
@@ -61,6 +63,50 @@ func (d *documents) Name() string                                      { return 
 func (d *documents) Len() int                                          { return len(d.texts) }
 func (d *documents) Document(_ context.Context, i int) (string, error) { return d.texts[i], nil }
 func (d *documents) Fingerprint() string                               { return d.fingerprint }
+
+// Concat returns the documents of several sources, end to end. A single source is
+// returned as it is.
+func Concat(sources ...Source) (Source, error) {
+	if len(sources) == 1 {
+		return sources[0], nil
+	}
+	c := &concat{sources: sources}
+	var names []string
+	digest := sha256.New()
+	for _, s := range sources {
+		names = append(names, s.Name())
+		c.first = append(c.first, c.documents)
+		c.documents += s.Len()
+		fmt.Fprintf(digest, "%q\n", s.Fingerprint())
+	}
+	c.name, c.fingerprint = strings.Join(names, ","), fingerprint(digest.Sum(nil))
+	if c.documents == 0 {
+		return nil, fmt.Errorf("data: %s: %w: there is nothing to concatenate", c.name, ErrNoDocument)
+	}
+	return c, nil
+}
+
+type concat struct {
+	name        string
+	sources     []Source
+	first       []int // number of each source's first document
+	documents   int
+	fingerprint string
+}
+
+func (c *concat) Name() string        { return c.name }
+func (c *concat) Len() int            { return c.documents }
+func (c *concat) Fingerprint() string { return c.fingerprint }
+
+func (c *concat) Document(ctx context.Context, i int) (string, error) {
+	at := holder(c.first, i)
+	return c.sources[at].Document(ctx, i-c.first[at])
+}
+
+// holder finds who holds document i: the last whose first document is not after it.
+func holder(first []int, i int) int {
+	return sort.Search(len(first), func(k int) bool { return first[k] > i }) - 1
+}
 
 // Split holds out the last fraction of a source's documents, rounded up to whole
 // documents. Both parts have at least one; the parts are named NAME/train and

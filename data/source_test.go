@@ -10,7 +10,11 @@ import (
 )
 
 func TestCorpusHoldsOutItsEnd(t *testing.T) {
-	train, heldOut, err := Corpus("moby_dick")
+	whole, err := Corpus("moby_dick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	train, heldOut, err := Split(whole, 0.1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +37,7 @@ func TestCorpusHoldsOutItsEnd(t *testing.T) {
 }
 
 func TestCorpusUnknown(t *testing.T) {
-	_, _, err := Corpus("walden")
+	_, err := Corpus("walden")
 	if !errors.Is(err, corpus.ErrUnknown) || !strings.HasPrefix(err.Error(), "data: ") || !strings.Contains(err.Error(), "moby_dick") {
 		t.Errorf("got %v", err)
 	}
@@ -54,6 +58,38 @@ func TestSplit(t *testing.T) {
 		}
 		if err != nil || heldOut.Len() != test.heldOut {
 			t.Errorf("%v of %d: got %v, %v, want %d", test.fraction, test.documents, heldOut, err, test.heldOut)
+		}
+	}
+}
+
+func TestConcat(t *testing.T) {
+	ctx := context.Background()
+	a, b := Documents("a", "1", "2"), Documents("b", "3")
+	both, err := Concat(a, Documents("nothing"), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for i := range both.Len() {
+		text, err := both.Document(ctx, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += text
+	}
+	if got != "123" || both.Name() != "a,nothing,b" {
+		t.Errorf("%s is %q", both.Name(), got)
+	}
+	other, err := Concat(b, a)
+	if err != nil || other.Fingerprint() == both.Fingerprint() {
+		t.Errorf("another order has the same fingerprint (%v)", err)
+	}
+	if one, err := Concat(a); one != a || err != nil {
+		t.Errorf("got %v, %v", one, err)
+	}
+	for _, none := range [][]Source{nil, {Documents("x"), Documents("y")}} {
+		if _, err := Concat(none...); !errors.Is(err, ErrNoDocument) {
+			t.Errorf("got %v", err)
 		}
 	}
 }

@@ -35,6 +35,10 @@ type Kernels interface {
 	// AddScaled computes dst = a + alpha·b elementwise.
 	AddScaled(dst, a, b Tensor, alpha float64)
 
+	// Lerp computes dst = a + weight·(b − a) elementwise, in float64 before it is
+	// rounded.
+	Lerp(dst, a, b Tensor, weight float64)
+
 	// Sum reduces src to dst: same rank, every dimension of dst is either that
 	// of src or 1, and dimensions of 1 are summed over. Partial sums are float64.
 	Sum(dst, src Tensor)
@@ -117,15 +121,26 @@ type Kernels interface {
 	// ClipFactor computes the scalar dst = min(1, max / (norm + 1e-6)).
 	ClipFactor(dst, norm Tensor, max float64)
 
-	// AdamW updates param, m and v in place with g = factor · grad, where factor
-	// is a scalar tensor (or the zero Tensor for 1):
+	// AdamW updates param, m and v in place with g = factor · grad + l2 · param,
+	// where factor is a scalar tensor (or the zero Tensor for 1):
 	//
 	//	param ← param · (1 − lr·decay)
 	//	m ← β1·m + (1−β1)·g;  v ← β2·v + (1−β2)·g²
 	//	param ← param − lr · (m / (1−β1ᵗ)) / (sqrt(v / (1−β2ᵗ)) + eps)
 	//
-	// (Loshchilov, Hutter 2019, algorithm 2, with the decay of PyTorch.)
+	// (Loshchilov, Hutter 2019, algorithm 2, with the decay of PyTorch; with l2 in
+	// place of decay it is the Adam of Kingma, Ba 2015.)
 	AdamW(param, m, v, grad, factor Tensor, a AdamW)
+
+	// SGD updates param and momentum in place with g = factor · grad + l2 · param,
+	// where factor is a scalar tensor (or the zero Tensor for 1):
+	//
+	//	momentum ← μ·momentum + g
+	//	param ← param − lr · momentum, or lr · (g + μ·momentum) with Nesterov
+	//
+	// The zero Tensor for momentum stands for μ = 0: param ← param − lr·g.
+	// (Sutskever et al. 2013, as PyTorch writes it.)
+	SGD(param, momentum, grad, factor Tensor, s SGD)
 
 	// Call runs Go code on the tensors, in order with the other kernels: it may
 	// read in and write out and nothing else. This is how an operation that no
@@ -237,9 +252,17 @@ type Distribution struct {
 
 // AdamW holds the scalars of one update.
 type AdamW struct {
-	LearningRate, Beta1, Beta2, Epsilon, WeightDecay float64
+	LearningRate, Beta1, Beta2, Epsilon float64
+	// WeightDecay shrinks the parameter, L2 adds to its gradient.
+	WeightDecay, L2 float64
 	// Step t counts from 1.
 	Step int
+}
+
+// SGD holds the scalars of one update.
+type SGD struct {
+	LearningRate, Momentum, L2 float64
+	Nesterov                   bool
 }
 
 // rowsPerPartial is how many rows one partial sum of a weight gradient covers.

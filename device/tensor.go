@@ -39,6 +39,22 @@ func NewTensor(b Buffer, offset int64, d DType, shape ...int) Tensor {
 	return t
 }
 
+// NewMatrix returns a view of b from a byte offset on whose rows begin stride
+// elements apart, stride ≥ columns. It panics like NewTensor; of the last row only its
+// elements must be in the buffer.
+func NewMatrix(b Buffer, offset int64, d DType, rows, columns, stride int) Tensor {
+	t := Tensor{buffer: b, offset: offset, dtype: d}
+	t.setShape([]int{rows, columns})
+	if stride < columns {
+		panic("device: rows of a matrix overlap")
+	}
+	t.strides[0] = stride
+	if _, hi := t.Extent(); offset < 0 || hi > b.Size() {
+		panic("device: tensor outside its buffer")
+	}
+	return t
+}
+
 func (t *Tensor) setShape(shape []int) {
 	if len(shape) > MaxRank {
 		panic("device: rank over MaxRank")

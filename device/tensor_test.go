@@ -40,6 +40,14 @@ func values(t Tensor) []int32 {
 	return v
 }
 
+func TestNewMatrix(t *testing.T) {
+	b := counting(11).Buffer()
+	m := NewMatrix(b, 4, Int32, 3, 2, 4)
+	if got := values(m); !slices.Equal(got, []int32{1, 2, 5, 6, 9, 10}) {
+		t.Errorf("elements are %v", got)
+	}
+}
+
 func TestViews(t *testing.T) {
 	x := counting(2, 3)
 	for _, test := range []struct {
@@ -131,6 +139,9 @@ func TestPanics(t *testing.T) {
 		"index past the end":     func() { x.Index(2) },
 		"reshape to another len": func() { x.Reshape(5) },
 		"reshape strided":        func() { x.Transpose(0, 1).Reshape(6) },
+		"matrix beyond the end":  func() { NewMatrix(x.Buffer(), 0, Int32, 2, 3, 4) },
+		"matrix before":          func() { NewMatrix(x.Buffer(), -4, Int32, 1, 1, 1) },
+		"matrix of few columns":  func() { NewMatrix(x.Buffer(), 0, Int32, 2, 3, 2) },
 		"broadcast unequal":      func() { x.Broadcast(2, 4) },
 		"broadcast to less rank": func() { x.Broadcast(3) },
 		"elements of other size": func() { Elements[int64](x) },

@@ -85,7 +85,7 @@ func (m *Machine) bind() error {
 	for i, s := range p.Steps {
 		b := &m.steps[i]
 		b.step = s
-		b.exec = Exec{Kernels: m.queue}
+		b.exec = Exec{Kernels: m.queue, Running: s}
 		if l := m.lanes[s.Lane]; l != nil {
 			b.exec.Kernels = l.queue
 		}

@@ -32,6 +32,7 @@ type core struct {
 	phase     Phase
 	origin    *gorgonia.Node // forward node whose gradient is being built
 	tables    map[string]Value
+	replace   func(parameter *Variable) *Variable // see Builder.Replace
 	rows      []rowCount
 	inputs    []*gorgonia.Node
 	losses    []named

@@ -8,10 +8,12 @@ import (
 
 // lane runs asynchronous steps in order on a goroutine and a queue of its own.
 type lane struct {
-	queue device.Queue
-	sync  bool
-	steps chan *boundStep
-	done  chan struct{}
+	machine *Machine
+	queue   device.Queue
+	label   device.Labeler // the queue, if it can tell steps apart
+	sync    bool
+	steps   chan *boundStep
+	done    chan struct{}
 	// pending counts steps whose result has not been collected.
 	pending []*boundStep
 }
@@ -25,7 +27,8 @@ func (m *Machine) openLanes() {
 		}
 		l := m.lanes[b.step.Lane]
 		if l == nil {
-			l = &lane{queue: m.dev.NewQueue(), sync: m.dev.HostAccessible(), steps: make(chan *boundStep, len(m.steps)), done: make(chan struct{})}
+			l = &lane{machine: m, queue: m.dev.NewQueue(), sync: m.dev.HostAccessible(), steps: make(chan *boundStep, len(m.steps)), done: make(chan struct{})}
+			l.label, _ = l.queue.(device.Labeler)
 			m.lanes[b.step.Lane] = l
 			go l.work()
 		}
@@ -39,8 +42,19 @@ func (l *lane) work() {
 		if c, ok := l.queue.(interface{ Tick(int) }); ok { // an instrument
 			c.Tick(b.step.Index)
 		}
-		b.done <- b.run(l.queue, l.sync)
+		b.done <- l.run(b)
 	}
+}
+
+func (l *lane) run(b *boundStep) error {
+	t := l.machine.tracer
+	if t == nil {
+		return b.run(l.queue, l.sync)
+	}
+	l.machine.labelKernels(l.label, b.step)
+	t.Started(b.step)
+	defer t.Finished(b.step)
+	return b.run(l.queue, l.sync)
 }
 
 func (l *lane) enqueue(b *boundStep) {

@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,4 +190,76 @@ func (probe) Outputs(in []device.Spec) ([]device.Spec, error) {
 
 func (probe) Gradient(b *Builder, in, _, _ []Value) []Value {
 	return []Value{b.Parameter("cotangent", in[0].Spec().DType, Zeros, in[0].Shape()...)}
+}
+
+// double is an asynchronous mutator, as a reduction of gradients would be.
+type double struct {
+	Pure
+	states int
+}
+
+func (double) Kind() string                                 { return "double" }
+func (double) Lane() Lane                                   { return "link" }
+func (double) Cost(in []device.Spec) Cost                   { return Traffic(0, in, in) }
+func (double) Outputs([]device.Spec) ([]device.Spec, error) { return TokenOutput(), nil }
+func (d double) Mutates() []int                             { return []int{0, 1}[:d.states] }
+func (double) Run(x *Exec, _, in []device.Tensor) error {
+	time.Sleep(time.Millisecond)
+	for _, t := range in {
+		x.Binary(device.Add, t, t, t)
+	}
+	return nil
+}
+
+// An asynchronous mutator begins once everything before it has touched what it changes, in
+// whatever order that was built. What nothing reads later is computed in place.
+func TestAsynchronousMutator(t *testing.T) {
+	b := New(newStore(t, 1))
+	x := b.Input("x", device.Float32, 8)
+	early, late := b.Scratch("early", device.Float32, 8), b.Scratch("late", device.Float32, 8)
+	first := Add(x, x)
+	second := Add(first, x)
+	rest := Add(second, x)
+	b.Assign(late, second)
+	b.Assign(early, first)
+	b.Output("rest", rest)
+	b.Output("token", b.Apply(await{}, b.Apply(double{states: 2}, early, late)))
+	m := newMachine(t, b)
+	var kinds []string
+	for _, s := range m.Program().Steps {
+		kinds = append(kinds, s.Node.Name)
+	}
+	if got := strings.Join(kinds, " "); got != "add:0 add:1 assign:0 double:0 add:2 wait:0" {
+		t.Errorf("steps %s: want the mutator right behind what it changes, and a copy of what is read later alone", got)
+	}
+	in := device.Elements[float32](m.Input("x"))
+	for i := range in {
+		in[i] = float32(i)
+	}
+	if err := m.Run(context.Background(), RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"early", "late"} {
+		if got, want := device.Elements[float32](m.Program().Graph.Store.Variable(name).Tensor())[3], float32(3*2*(2+i)); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := device.Elements[float32](m.Output("rest"))[3]; got != 12 {
+		t.Errorf("rest is %v, want 12", got)
+	}
+}
+
+// What is being changed on a lane may not be touched before it has been waited for.
+func TestAsynchronousMutatorIsWaitedFor(t *testing.T) {
+	b := New(newStore(t, 1))
+	s := b.Scratch("s", device.Float32, 8)
+	b.Apply(double{states: 1}, s)
+	b.Output("s", Add(s, s))
+	g, err := b.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Compile(g, CompileOptions{}); err == nil || !strings.Contains(err.Error(), `add:0 touches "s", which double:0 is overwriting on its lane`) {
+		t.Errorf("error %v, want that s is being overwritten", err)
+	}
 }

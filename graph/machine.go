@@ -2,7 +2,6 @@ package graph
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
@@ -28,7 +27,8 @@ type Machine struct {
 	counts  []int // live rows, by device.Rows
 
 	tracer Tracer
-	watch  device.Tensor // counter of the NaN watch, or the zero Tensor
+	label  device.Labeler // the queue, if it can tell steps apart
+	watch  device.Tensor  // counter of the NaN watch, or the zero Tensor
 }
 
 // RunOptions identify a run.
@@ -38,10 +38,6 @@ type RunOptions struct {
 	Step, Microbatch int
 }
 
-// ErrNonFinite is wrapped by the error of a run whose loss is NaN or infinite,
-// or in which the NaN watch found something.
-var ErrNonFinite = errors.New("not finite")
-
 // NewMachine allocates what p needs and the Store does not have yet.
 func NewMachine(p *Program) (*Machine, error) {
 	store := p.Graph.Store
@@ -50,6 +46,7 @@ func NewMachine(p *Program) (*Machine, error) {
 	}
 	m := &Machine{program: p, store: store, dev: store.dev, queue: store.dev.NewQueue(), lanes: map[Lane]*lane{}, host: map[*Storage]device.Buffer{},
 		counts: make([]int, len(p.Graph.rows))}
+	m.label, _ = m.queue.(device.Labeler)
 	for i, r := range p.Graph.rows {
 		m.counts[i] = r.bound
 	}
@@ -91,20 +88,6 @@ func (m *Machine) Program() *Program { return m.program }
 // Trace makes the Machine tell t of every step; nil turns it off. A tracer sees
 // and times steps and cannot change results.
 func (m *Machine) Trace(t Tracer) { m.tracer = t }
-
-// Watch makes every run look for NaN and infinities in the results of each
-// step, and stop at the first node that makes one. It costs a pass over all results.
-func (m *Machine) Watch() error {
-	if !m.watch.IsZero() {
-		return nil
-	}
-	b, err := m.dev.Alloc(device.OnHost, 4)
-	if err != nil {
-		return err
-	}
-	m.watch = device.NewTensor(b, 0, device.Int32)
-	return nil
-}
 
 // Input returns the host memory that feeds an input; fill it before each Run.
 // For an input with dynamic rows use [Machine.SetRows] as well. It is the zero
@@ -185,12 +168,15 @@ func (m *Machine) Run(ctx context.Context, o RunOptions) error {
 			return err
 		}
 	}
-	if err := m.run(ctx, o); err != nil {
+	err := m.run(ctx, o)
+	if err != nil {
 		m.drain()
 		m.queue.Sync() // forget what the failed run left behind
-		return err
 	}
-	return nil
+	if m.tracer != nil {
+		m.tracer.End(err)
+	}
+	return err
 }
 
 func (m *Machine) run(ctx context.Context, o RunOptions) error {
@@ -273,25 +259,6 @@ func (m *Machine) checkLosses() error {
 	return nil
 }
 
-// watchStep looks for NaN and infinities in what a step has written.
-func (m *Machine) watchStep(b *boundStep) error {
-	for i, t := range b.out {
-		if t.IsZero() || t.Len() == 0 || t.DType() != device.Float32 && t.DType() != device.Float64 || !t.Contiguous() {
-			continue
-		}
-		m.queue.Fill(m.watch, 0)
-		m.queue.CountNonFinite(m.watch, t)
-		if err := m.queue.Sync(); err != nil {
-			return err
-		}
-		if n := device.Elements[int32](m.watch)[0]; n > 0 {
-			return fmt.Errorf("graph: %s: output %d (%v) holds %d values that are NaN or infinite: %w (%s)",
-				b.step.Node.Name, i, t, n, ErrNonFinite, b.step.Node.Source)
-		}
-	}
-	return nil
-}
-
 func (m *Machine) event(index int) {
 	if m.tracer == nil {
 		return
@@ -300,16 +267,17 @@ func (m *Machine) event(index int) {
 	if index > 0 && index <= len(m.steps) {
 		s = m.steps[index-1].step
 	}
+	m.labelKernels(m.label, s)
 	m.tracer.Begin(index, s)
 }
 
-// Tracer is told of every step before it begins, on the goroutine that calls
-// Run.
-type Tracer interface {
-	// Begin is called with the index of a step and the step, which is nil for
-	// index 0, the feeding of inputs, and for the reading of outputs behind the
-	// last step.
-	Begin(index int, step *Step)
-	// Waited is called when the wait for an asynchronous step is over.
-	Waited(step *Step)
+// labelKernels says whose kernels a recorded device is given.
+func (m *Machine) labelKernels(l device.Labeler, s *Step) {
+	switch {
+	case l == nil:
+	case s == nil:
+		l.Label(nil)
+	default:
+		l.Label(s)
+	}
 }

@@ -129,7 +129,32 @@ func TestWatchNamesTheFirstNodeWithNaN(t *testing.T) {
 	}
 	Feed(m, "layers.0.x", []float32{1, 2, 1e15, 4}) // squared 1e30, and that squared overflows
 	err := m.Run(context.Background(), RunOptions{})
-	if !errors.Is(err, ErrNonFinite) || !strings.Contains(err.Error(), "layers.2.mix:0: output 0 (float32[4]) holds 1 values") {
-		t.Errorf("error %v: want it to name layers.2.mix:0", err)
+	if !errors.Is(err, ErrNonFinite) || !strings.Contains(err.Error(), "layers.2.mix:0: output 0 (float32[4]) holds 1 values of 4") ||
+		!strings.Contains(err.Error(), "machine_test.go:") {
+		t.Errorf("error %v: want it to name layers.2.mix:0 and where it was built", err)
+	}
+	var found *NonFiniteError
+	if !errors.As(err, &found) || len(found.Inputs) != 2 || found.Values.Total != 4 || found.Values.NonFinite != 1 {
+		t.Fatalf("%+v", found)
+	}
+	in := found.Inputs[0]
+	if in.Name != "layers.1.mix:0" || in.NonFinite != 0 || in.Min != 2 || // x·x + x
+		in.Max != float64(float32(1e15)*float32(1e15)) {
+		t.Errorf("input %+v", in)
+	}
+}
+
+// What an error says of many inputs are those that matter.
+func TestNonFiniteErrorNamesSuspects(t *testing.T) {
+	e := &NonFiniteError{Node: &Node{Name: "norm", Kind: "sum_squares"}}
+	for i := range 20 {
+		r := Range{Name: string(rune('a' + i)), Spec: device.Spec{DType: device.Float32, Shape: []int{3}}, Max: float64(i % 10), Total: 3}
+		if i == 2 {
+			r.NonFinite = 1
+		}
+		e.Inputs = append(e.Inputs, r)
+	}
+	if text := e.Error(); !strings.HasSuffix(text, "c float32[3] in [0, 2] with 1 of 3 not finite, h float32[3] in [0, 7], i float32[3] in [0, 8], j float32[3] in [0, 9], s float32[3] in [0, 8], t float32[3] in [0, 9] and 14 more") {
+		t.Error(text)
 	}
 }

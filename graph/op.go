@@ -60,7 +60,9 @@ type Viewer interface {
 }
 
 // Mutator is an Op that overwrites some of its inputs, which must be parameters
-// or states. It runs once, after every other reader of them.
+// or states. It runs once, after every other reader of them. One that is Asynchronous
+// too begins right behind the last node that was built before it and touches them;
+// whatever touches them later has to be built after the Wait.
 type Mutator interface {
 	Op
 
@@ -168,6 +170,9 @@ type Exec struct {
 
 	// Step is the optimizer step, counted from 1; Microbatch counts from 0.
 	Step, Microbatch uint32
+
+	// Running is the step that is run.
+	Running *Step
 
 	workspace device.Tensor // bytes
 }

@@ -100,11 +100,22 @@ func (p *Program) Bound() Memory { return p.Memory(nil) }
 // LiveBytes gives, for every step from the feeding of inputs (0) to the reading
 // of outputs, the bytes that live in the arena.
 func (p *Program) LiveBytes(counts Counts) []int64 {
+	return p.live(counts, func(*Storage) bool { return true })
+}
+
+// LiveSavedBytes gives the part of LiveBytes that is carried over to backward.
+func (p *Program) LiveSavedBytes(counts Counts) []int64 {
+	return p.live(counts, func(st *Storage) bool { return st.Saved })
+}
+
+func (p *Program) live(counts Counts, filter func(*Storage) bool) []int64 {
 	change := make([]int64, len(p.Steps)+3)
 	for _, st := range p.Storages {
-		n := st.bytesAt(counts)
-		change[st.Begin] += n
-		change[st.End+1] -= n
+		if filter(st) {
+			n := st.bytesAt(counts)
+			change[st.Begin] += n
+			change[st.End+1] -= n
+		}
 	}
 	var live int64
 	for i, d := range change {

@@ -1,8 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/lethe-go/lethe/device"
 )
 
 // StepKind says why a step is in the schedule.
@@ -35,6 +38,27 @@ type Step struct {
 
 // Backward reports whether the step runs after the forward pass.
 func (s *Step) Backward() bool { return s.Kind == Recompute || s.Node.Phase != Forward }
+
+// Awaits is the asynchronous step that a Wait waits for, nil for other steps.
+func (s *Step) Awaits() *Step { return s.waits }
+
+// InputSpecs and OutputSpecs are the specs of the step's operands in a run with the
+// given live rows.
+func (s *Step) InputSpecs(counts Counts) []device.Spec {
+	return counts.narrowAll(s.Node.inputSpecs())
+}
+
+func (s *Step) OutputSpecs(counts Counts) []device.Spec {
+	return counts.narrowAll(slices.Clone(s.Node.Out))
+}
+
+// Cost of the step in a run with the given live rows; waiting costs nothing.
+func (s *Step) Cost(counts Counts) Cost {
+	if s.Kind == Wait {
+		return Cost{}
+	}
+	return s.Node.Op.Cost(s.InputSpecs(counts))
+}
 
 // operand is where a step finds one input: a storage, a variable, or host
 // memory that is fed; behind it views.
@@ -101,28 +125,67 @@ func (s *scheduler) feed() {
 func onHost(n *Node) bool { return n.Out[0].Place != 0 }
 
 // delayMutators returns the needed ops in order, with each mutator but commits
-// put behind the last of its inputs.
+// put behind the last of its inputs, and an asynchronous one behind the last node that
+// touches what it overwrites.
 func (s *scheduler) delayMutators() []*Node {
 	var order []*Node
+	d := delays{place: map[*Node]int{}, touched: map[*Variable]*Node{}}
 	for _, n := range s.g.Nodes {
 		if !s.need[n.ID] || !n.IsOp() {
 			continue
 		}
-		if isMutator(n.Op) && !n.Commit {
-			anchor := -1
-			for _, e := range n.In {
-				if b := e.Base().Node; b.IsOp() {
-					anchor = max(anchor, b.ID)
-				}
-			}
-			if anchor >= 0 && !isMutator(s.g.Nodes[anchor].Op) {
-				s.delayed[anchor] = append(s.delayed[anchor], n)
-				continue
+		d.place[n] = n.ID
+		if behind := d.anchor(n); behind != nil {
+			s.delayed[behind.ID] = append(s.delayed[behind.ID], n)
+			d.place[n] = d.place[behind]
+		} else {
+			order = append(order, n)
+		}
+		if n.IsView() {
+			continue
+		}
+		for _, e := range n.In {
+			if v := e.Base().Node.Variable; v != nil {
+				d.touched[v] = d.later(d.touched[v], n)
 			}
 		}
-		order = append(order, n)
 	}
 	return order
+}
+
+// delays finds out what mutators follow.
+type delays struct {
+	place   map[*Node]int       // id of the node in order that a node runs at or behind
+	touched map[*Variable]*Node // by the last node so far
+}
+
+// later of two nodes, each of which may be nil.
+func (d *delays) later(m, n *Node) *Node {
+	if m == nil || n != nil && cmp.Or(cmp.Compare(d.place[n], d.place[m]), cmp.Compare(n.ID, m.ID)) > 0 {
+		return n
+	}
+	return m
+}
+
+// anchor is the node that n follows, nil for what keeps its place.
+func (d *delays) anchor(n *Node) *Node {
+	if !isMutator(n.Op) || n.Commit {
+		return nil
+	}
+	_, asynchronous := n.Op.(Asynchronous)
+	var last *Node
+	for _, e := range n.In {
+		m := e.Base().Node
+		if m.IsOp() {
+			last = d.later(last, m)
+		} else if asynchronous {
+			last = d.later(last, d.touched[m.Variable])
+		}
+	}
+	if last == nil || last.Commit || isMutator(last.Op) && !asynchronous {
+		return nil
+	}
+	return last
 }
 
 // visit schedules one regular run, with the reruns it needs before it and the
@@ -283,11 +346,16 @@ func (s *scheduler) fetch() {
 
 // checkMutations refuses a schedule in which a node that was built before a variable
 // was overwritten reads it afterwards: a rerun, say. Nodes built after the mutator
-// mean the new value.
+// mean the new value, and may not come before it has arrived.
 func (s *scheduler) checkMutations() error {
 	written := map[*Variable]*Step{}
+	arrived := map[*Step]bool{}
 	for _, step := range s.steps {
+		arrived[step.waits] = true
 		for _, o := range step.in {
+			if w := written[o.variable]; o.variable != nil && w != nil && w.Lane != Compute && !arrived[w] {
+				return fmt.Errorf("graph: %s touches %q, which %s is overwriting on its lane: wait for that first", step.Node.Name, o.variable.Name, w.Node.Name)
+			}
 			if w := written[o.variable]; o.variable != nil && w != nil && step.Node.ID < w.Node.ID {
 				return fmt.Errorf("graph: %s reads %q, which %s has overwritten before: use the value that was written, or Update",
 					step.Node.Name, o.variable.Name, w.Node.Name)

@@ -45,11 +45,7 @@ func (st *Storage) Workspace() bool { return st.workspace }
 // bytesAt is the size with the given live rows.
 func (st *Storage) bytesAt(counts Counts) int64 {
 	if st.workspace {
-		in := st.Edge.Node.inputSpecs()
-		for i := range in {
-			in[i] = counts.narrow(in[i])
-		}
-		return st.Edge.Node.Op.Workspace(in, st.workers)
+		return st.Edge.Node.Op.Workspace(counts.narrowAll(st.Edge.Node.inputSpecs()), st.workers)
 	}
 	return counts.narrow(st.Edge.Spec()).Bytes()
 }
@@ -66,6 +62,14 @@ func (c Counts) narrow(s device.Spec) device.Spec {
 	s = s.WithShape(s.Shape...)
 	s.Shape[0] = n
 	return s
+}
+
+// narrowAll narrows specs in place.
+func (c Counts) narrowAll(specs []device.Spec) []device.Spec {
+	for i, s := range specs {
+		specs[i] = c.narrow(s)
+	}
+	return specs
 }
 
 // finish settles the storages once all readers are known: outputs nobody reads
@@ -121,15 +125,19 @@ func (s *scheduler) dropUnread() {
 
 // assignInPlace lets the value of an Assign to a scratch variable be computed
 // right where it belongs, which spares the copy and the transient. That is
-// allowed where nothing else in the program touches the variable.
+// allowed where nothing touches the variable before, nor behind while the value is read.
 func (s *scheduler) assignInPlace() {
-	uses := map[*Variable]int{}
+	uses := map[*Variable][]int{} // steps, in order
 	for _, step := range s.steps {
 		for _, o := range step.in {
 			if o.variable != nil {
-				uses[o.variable]++
+				uses[o.variable] = append(uses[o.variable], step.Index)
 			}
 		}
+	}
+	alone := func(v *Variable, step *Step, from *Storage) bool {
+		u := uses[v]
+		return u[0] == step.Index && (len(u) == 1 || from.End < u[1])
 	}
 	kept := map[*Storage]bool{}
 	for _, o := range s.g.Outputs {
@@ -142,7 +150,7 @@ func (s *scheduler) assignInPlace() {
 			continue
 		}
 		v, from := step.in[0].variable, step.in[1].storage
-		if v == nil || v.Kind != Scratch || uses[v] != 1 || from == nil || from.placed != nil || from.producer == nil ||
+		if v == nil || v.Kind != Scratch || from == nil || from.placed != nil || from.producer == nil || !alone(v, step, from) ||
 			kept[from] || from.bytes != v.Spec.Bytes() || from.Edge.Spec().Rows != 0 {
 			continue
 		}

@@ -56,10 +56,10 @@ type VariableKind uint8
 const (
 	// Parameter is trained.
 	Parameter VariableKind = iota
-	// State persists but is not trained: moments, counters, averages, caches.
+	// State persists but is not trained: moments, counters, averages.
 	State
-	// Scratch persists between the Programs of one step and belongs to no saved
-	// state: gradients.
+	// Scratch persists between the Programs of one step, or from step to step, and
+	// belongs to no saved state: gradients, caches of keys and values.
 	Scratch
 	// Fixed is computed once and never changes: tables of angles, masks. It
 	// belongs to no saved state.
@@ -149,6 +149,23 @@ func (s *Store) declare(name string, kind VariableKind, d device.DType, global [
 		shape, offset := s.layout.Place(name, global)
 		v.Spec, v.Offset = device.NewSpec(d, shape...), offset
 	}
+	s.variables = append(s.variables, v)
+	s.byName[name] = v
+	return v, nil
+}
+
+// declareLike returns the state of that name, or makes it, with the dtype, shape and
+// placement of p.
+func (s *Store) declareLike(p *Variable, name string, init Initializer) (*Variable, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.byName[name]; v != nil {
+		if v.Kind != State || !v.Spec.Equal(p.Spec) || !slices.Equal(v.Global, p.Global) {
+			return nil, fmt.Errorf("%q is a %v %v%v in the store: wanted a %v like %q, %v%v", name, v.Kind, v.Spec.DType, v.Global, State, p.Name, p.Spec.DType, p.Global)
+		}
+		return v, nil
+	}
+	v := &Variable{Name: name, Kind: State, Spec: p.Spec, Init: init, Global: p.Global, Offset: p.Offset}
 	s.variables = append(s.variables, v)
 	s.byName[name] = v
 	return v, nil
@@ -285,7 +302,22 @@ func (b *Builder) State(name string, d device.DType, init Initializer, shape ...
 	return b.variable(name, State, d, init, shape)
 }
 
-// Scratch declares a value that persists between the Programs of a step.
+// StateLike declares a State with the dtype and shape of p, placed on ranks as p is: a
+// moment or an average of a parameter. It is called prefix followed by p's name.
+func (b *Builder) StateLike(prefix string, p *Variable, init Initializer) Value {
+	name := prefix + p.Name
+	if v, bad := b.poisoned(name, nil); bad {
+		return v
+	}
+	v, err := b.core.store.declareLike(p, name, init)
+	if err != nil {
+		return b.Fail("%v", err)
+	}
+	return b.Variable(v)
+}
+
+// Scratch declares a value that persists between the Programs of a step and belongs
+// to no saved state.
 func (b *Builder) Scratch(name string, d device.DType, shape ...int) Value {
 	return b.variable(name, Scratch, d, Zeros, shape)
 }
@@ -306,8 +338,19 @@ func (b *Builder) variable(name string, kind VariableKind, d device.DType, init 
 	if err != nil {
 		return b.Fail("%v", err)
 	}
+	if kind == Parameter && b.core.replace != nil {
+		with := b.core.replace(variable)
+		if with == nil || !with.Spec.Equal(variable.Spec) {
+			return b.Fail("%s: its replacement must be a variable like it, %v", full, variable.Spec)
+		}
+		variable = with
+	}
 	return b.Variable(variable)
 }
+
+// Replace makes every later [Builder.Parameter] of b's graph stand for another
+// variable of the same spec: averages of the parameters in their place.
+func (b *Builder) Replace(with func(parameter *Variable) *Variable) { b.core.replace = with }
 
 // Variable returns the Value that stands for a variable of the Store.
 func (b *Builder) Variable(v *Variable) Value {

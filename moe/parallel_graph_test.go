@@ -15,6 +15,7 @@ import (
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/moe"
 )
@@ -62,7 +63,7 @@ func TestMeasuredPeakOverRanks(t *testing.T) {
 			for _, bias := range [][]float64{c.bias, favour(trialExperts, 0, 1), c.bias} {
 				for _, m := range members {
 					for e, v := range bias {
-						set(m.store.Variable("layer.router.expert_bias").Tensor(), e, v)
+						devicetest.SetFloat(m.store.Variable("layer.router.expert_bias").Tensor(), e, v)
 					}
 				}
 				for r, err := range together(members, func(m *member) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/device/instrument"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/moe"
@@ -134,7 +135,7 @@ func (c trial) compile(t *testing.T, m *member) {
 	t.Cleanup(func() { m.machine.Close() })
 	if v := m.store.Variable("layer.router.expert_bias"); v != nil {
 		for e, bias := range c.bias {
-			set(v.Tensor(), e, bias)
+			devicetest.SetFloat(v.Tensor(), e, bias)
 		}
 	}
 }
@@ -178,7 +179,7 @@ func results(members []*member) map[string][]float64 {
 	all := map[string][]float64{}
 	for _, m := range members {
 		for _, name := range m.names {
-			values := numbers(m.machine.Output(name))
+			values := devicetest.Floats(m.machine.Output(name))
 			if sharedOut(name) || all[name] == nil {
 				all[name] = append(all[name], values...)
 				continue
@@ -217,27 +218,6 @@ func compare(t *testing.T, got, want map[string][]float64, tolerance float64) {
 				break
 			}
 		}
-	}
-}
-
-// numbers copies a float tensor.
-func numbers(t device.Tensor) []float64 {
-	out := make([]float64, t.Len())
-	for i := range out {
-		if t.DType() == device.Float64 {
-			out[i] = device.Elements[float64](t)[i]
-		} else {
-			out[i] = float64(device.Elements[float32](t)[i])
-		}
-	}
-	return out
-}
-
-func set(t device.Tensor, i int, v float64) {
-	if t.DType() == device.Float64 {
-		device.Elements[float64](t)[i] = v
-	} else {
-		device.Elements[float32](t)[i] = float32(v)
 	}
 }
 

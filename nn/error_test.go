@@ -38,6 +38,14 @@ func TestImpossibleGraphs(t *testing.T) {
 			func(b *graph.Builder) { nn.Scale(f32(b, "x", 2), b.HostInput("y", device.Float32)) },
 			[]string{"scale: want a tensor on the device", "declare it with Input"},
 		},
+		"cross_entropy of labels for other rows": {
+			func(b *graph.Builder) { nn.CrossEntropy(f32(b, "x", 2, 3, 5), b.Input("l", device.Int32, 3, 2), 0) },
+			[]string{"cross_entropy: want logits [..., V] and labels [...], have float32[2 3 5] × int32[3 2]"},
+		},
+		"cross_entropy of labels that are no indices": {
+			func(b *graph.Builder) { nn.CrossEntropy(f32(b, "x", 2, 5), f32(b, "l", 2), 0) },
+			[]string{"cross_entropy: labels: want int32"},
+		},
 		"matmul of unequal inner extents": {
 			func(b *graph.Builder) {
 				nn.MatMul(f32(b.Scope("layers", 3), "x", 2, 3), f32(b, "y", 4, 3), true, false)

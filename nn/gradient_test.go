@@ -60,6 +60,13 @@ func TestGradients(t *testing.T) {
 		"dropout": {Inputs: [][]int{{4, 5}}, Build: one(func(b *graph.Builder, in []graph.Value) graph.Value {
 			return nn.Dropout(b, in[0], 0.4)
 		})},
+		"cross_entropy": {
+			Inputs: [][]int{{2, 3, 7}},
+			Feed:   map[string][]int32{"case.labels": {6, 0, -1, 3, 3, 6}},
+			Build: one(func(b *graph.Builder, in []graph.Value) graph.Value {
+				return nn.CrossEntropy(in[0], b.Input("labels", device.Int32, 2, 3), -1)
+			}),
+		},
 		"embedding with repeated ids": {
 			Feed: map[string][]int32{"case.ids": {3, 0, 3, 3, 1, 0}},
 			Build: func(b *graph.Builder, d device.DType, _ []graph.Value) []graph.Value {

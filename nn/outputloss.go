@@ -12,7 +12,7 @@ import (
 // DefaultIgnore is the label of tokens that have no loss, as in PyTorch.
 const DefaultIgnore = -100
 
-// OutputLossConfig of an [OutputLoss].
+// OutputLossConfig of an [OutputLoss] or [OutputLogits].
 type OutputLossConfig struct {
 	Vocab int // rows of the weight: the number of classes
 	// Ignore is the label of tokens that count nothing; 0 means [DefaultIgnore].
@@ -44,22 +44,43 @@ func OutputLoss(b *graph.Builder, hidden, labels, scale graph.Value, c OutputLos
 	if v, bad := refuse(b, "output_loss", hidden); bad {
 		return v
 	}
-	if c.Vocab <= 0 && c.Weight.IsNone() {
-		return b.Fail("output_loss: %d classes: set Vocab to 1 or more", c.Vocab)
+	w, ok := c.weight(b, "output_loss", hidden)
+	if !ok {
+		return w
 	}
 	if c.Ignore == 0 {
 		c.Ignore = DefaultIgnore
 	}
-	w := c.Weight
-	if w.IsNone() {
-		d := hidden.Spec().Last()
-		if c.Init == nil {
-			std := 1 / math.Sqrt(float64(max(d, 1)))
-			c.Init = graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std}
-		}
-		w = b.Parameter("weight", hidden.Spec().DType, c.Init, c.Vocab, d)
-	}
 	return b.ApplyAll(outputLoss{ignore: c.Ignore}, hidden, w, labels, scale)[0]
+}
+
+// OutputLogits returns hidden·weightᵀ, [..., Vocab] for hidden [..., D], with the
+// parameter of [OutputLoss]: what a model that was trained with it predicts.
+func OutputLogits(b *graph.Builder, hidden graph.Value, c OutputLossConfig) graph.Value {
+	if v, bad := refuse(b, "output_logits", hidden); bad {
+		return v
+	}
+	w, ok := c.weight(b, "output_logits", hidden)
+	if !ok {
+		return w
+	}
+	return b.Apply(linear{}, hidden, w)
+}
+
+// weight is the tied or the own matrix of the last layer.
+func (c OutputLossConfig) weight(b *graph.Builder, kind string, hidden graph.Value) (w graph.Value, ok bool) {
+	if !c.Weight.IsNone() {
+		return c.Weight, true
+	}
+	if c.Vocab <= 0 {
+		return b.Fail("%s: %d classes: set Vocab to 1 or more", kind, c.Vocab), false
+	}
+	d := hidden.Spec().Last()
+	if c.Init == nil {
+		std := 1 / math.Sqrt(float64(max(d, 1)))
+		c.Init = graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std}
+	}
+	return b.Parameter("weight", hidden.Spec().DType, c.Init, c.Vocab, d), true
 }
 
 // outputLoss has the inputs hidden, weight, labels and scale, and the outputs

@@ -106,6 +106,33 @@ func TestOutputLossAgainstFullLogits(t *testing.T) {
 	}
 }
 
+// The loss from whole logits is the same.
+func TestCrossEntropyOfLogitsIsOutputLoss(t *testing.T) {
+	c := lossCase{300, 37, 6}
+	store := newStore(t, 2)
+	b := graph.New(store)
+	hidden := b.Parameter("hidden", device.Float64, graph.Normal{Std: 1}, c.tokens, c.width)
+	labels := b.Input("labels", device.Int32, c.tokens)
+	logits := nn.OutputLogits(b.Scope("output"), hidden, nn.OutputLossConfig{Vocab: c.vocab})
+	b.Output("losses", nn.CrossEntropy(logits, labels, 0))
+	b.AddLoss("loss", graph.Sum(nn.CrossEntropy(logits, labels, 0)))
+	for i, g := range b.Backward(b.Parameters()...) {
+		b.Output([]string{"dhidden", "dweight"}[i], nn.Scale(g, b.Full(lossScale, device.Float64)))
+	}
+	m := newMachine(t, b)
+	check(t, graph.Feed(m, "labels", c.labels(nn.DefaultIgnore)))
+	run(t, m, 1)
+	loss, dhidden, dweight := c.naive(values(store, "hidden"), values(store, "output.weight"), c.labels(nn.DefaultIgnore), nn.DefaultIgnore)
+	near(t, "loss", []float64{m.Scalar("loss") * lossScale}, []float64{loss})
+	near(t, "dhidden", floats(m, "dhidden"), dhidden)
+	near(t, "dweight", floats(m, "dweight"), dweight)
+	for i, l := range c.labels(nn.DefaultIgnore) {
+		if got := floats(m, "losses")[i]; (l == nn.DefaultIgnore) != (got == 0) {
+			t.Errorf("token %d with label %d has the loss %g", i, l, got)
+		}
+	}
+}
+
 func TestOutputLossWithoutBackwardComputesTheLossAlone(t *testing.T) {
 	c := lossCase{300, 37, 6}
 	store := newStore(t, 1)

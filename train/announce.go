@@ -19,13 +19,18 @@ func (l *loop) announce(ctx context.Context) error {
 		return err
 	}
 	l.print("data:    %s", text)
-	ranks := c.Parallelism.ExpertParallelDegree
+	ranks := l.layout.ranks()
 	l.print("batch:   %d × %d tokens in %d microbatches, %d steps", ranks*c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches(), c.Training.Steps)
 	if ranks > 1 {
-		l.print("layout:  %d ranks share the experts (%s); memory below is that of one, at most", ranks, c.Parallelism.Backend)
+		l.print("layout:  %d ranks (%s): data_parallel_replicate_degree %d × expert_parallel_degree %d; memory below is that of one, at most",
+			ranks, c.Parallelism.Backend, l.layout.replicas, l.layout.experts)
 	}
-	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
-		c.ActivationCheckpoint.Mode, formatBytes(l.Store().Bytes()+l.usage.peakBytes), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes),
+	copied := ""
+	if n := l.stagingBytes(); n > 0 {
+		copied = fmt.Sprintf(" + %s copy of the state", formatBytes(n))
+	}
+	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena%s), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
+		c.ActivationCheckpoint.Mode, formatBytes(l.Store().Bytes()+l.usage.peakBytes+l.stagingBytes()), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes), copied,
 		formatBytes(l.usage.savedBytes), formatFLOPs(l.usage.recomputedFLOPs), l.usage.recomputedPct())
 	peak := "no peak is measured for " + c.Training.DType
 	if !math.IsNaN(l.peak) {
@@ -43,11 +48,19 @@ func (l *loop) announce(ctx context.Context) error {
 }
 
 func (l *loop) describeData(ctx context.Context) (string, error) {
+	if own := l.data.own; own != nil {
+		return own.Name, nil
+	}
 	text := ""
-	for _, s := range []data.Source{l.data.train, l.data.heldOut} {
-		if s == nil {
-			continue
-		}
+	var sources []data.Source
+	for _, p := range l.data.train {
+		sources = append(sources, p.Source)
+	}
+	if l.data.heldOut != nil {
+		sources = append(sources, l.data.heldOut)
+	}
+	shares := l.data.shares()
+	for i, s := range sources {
 		tokens, all, err := l.data.countTokens(ctx, s)
 		if err != nil {
 			return "", err
@@ -60,6 +73,9 @@ func (l *loop) describeData(ctx context.Context) (string, error) {
 			count = "more than " + count
 		}
 		text += fmt.Sprintf("%s: %d documents, %s tokens", s.Name(), s.Len(), count)
+		if i < len(shares) && len(shares) > 1 {
+			text += fmt.Sprintf(", %.1f%% of those trained", 100*shares[i])
+		}
 	}
 	if names := l.config.Training.Dataset; len(names) == 1 && slices.Contains(corpus.Names(), names[0]) {
 		t, err := corpus.Lookup(names[0])

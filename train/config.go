@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 )
 
+//go:generate go run ../internal/configdoc config.go ../docs/config.md
+
 // Config is everything a run is told. Its sections and keys are those of the
 // TOML file; where torchtitan has a key for the same thing, the key is
 // torchtitan's. Start from [DefaultConfig] or [LoadConfig]: the zero value is
@@ -20,6 +22,7 @@ type Config struct {
 	Parallelism          ParallelismConfig          `toml:"parallelism"`
 	State                StateConfig                `toml:"state"`
 	Metrics              MetricsConfig              `toml:"metrics"`
+	Profiling            ProfilingConfig            `toml:"profiling"`
 	Validation           ValidationConfig           `toml:"validation"`
 }
 
@@ -41,8 +44,30 @@ type ModelConfig struct {
 
 // TrainingConfig says what is trained on, for how long, and in which numbers.
 type TrainingConfig struct {
-	// Name of a built-in dataset, or paths of text files. One string or a list.
+	// Name of a built-in dataset, or paths of files, folders and patterns such as
+	// "shards/*.jsonl". One string or a list, read one after the other unless
+	// dataset_weights is set. A text file is one document; a file that ends with
+	// .jsonl or .ndjson holds a document in each line.
 	Dataset StringList `toml:"dataset"`
+	// Share of the training tokens that each entry of dataset gives, relative to the
+	// others: [3, 1] is three quarters and one. Each goes through epochs of its own.
+	// Empty means no mixing.
+	DatasetWeights NumberList `toml:"dataset_weights"`
+	// Field of a JSONL line that holds the text.
+	TextField string `toml:"text_field"`
+	// Read the documents in another order in every epoch, drawn from the seed.
+	// false keeps the order of the dataset.
+	Shuffle bool `toml:"shuffle"`
+	// Shuffle only among so many neighbouring documents, so that large files are read
+	// nearly in order. 0 shuffles all documents of a dataset among each other.
+	ShuffleWindow int `toml:"shuffle_window"`
+	// How documents are put into sequences: "concatenate" joins them and cuts every
+	// seq_len tokens, without padding; "first_fit" leaves documents of up to seq_len
+	// tokens whole and pads.
+	Packing string `toml:"packing"`
+	// Steps whose batches are prepared in the background. 0 prepares a batch when it
+	// is needed. The batches do not depend on it.
+	Prefetch int `toml:"prefetch"`
 	// Tokens in one packed sequence.
 	SeqLen int `toml:"seq_len"`
 	// Sequences in one microbatch: what one forward and backward pass works on.
@@ -69,19 +94,63 @@ type TrainingConfig struct {
 
 // OptimizerConfig chooses the optimizer.
 type OptimizerConfig struct {
-	// Name of the optimizer: "AdamW".
+	// Name of the optimizer: "AdamW", "Adam", "SGD" or "Muon". Muon changes matrices
+	// (and the matrix of each expert); embeddings, the output layer, norms and biases
+	// get AdamW.
 	Name string `toml:"name"`
 	// Peak learning rate, before the factor of the schedule.
 	LR float64 `toml:"lr"`
-	// Decay of the first moment, in [0, 1).
+	// Decay of the first moment of AdamW and Adam, in [0, 1).
 	Beta1 float64 `toml:"beta1"`
-	// Decay of the second moment, in [0, 1).
+	// Decay of the second moment of AdamW and Adam, in [0, 1).
 	Beta2 float64 `toml:"beta2"`
-	// Added to the root of the second moment to bound the step.
+	// Added to the root of the second moment of AdamW and Adam to bound the step.
 	Eps float64 `toml:"eps"`
-	// Decoupled weight decay: each step shrinks a parameter by
-	// learning rate × weight_decay × parameter.
+	// Weight decay. AdamW and Muon shrink a parameter by learning rate × weight_decay
+	// × parameter in each step; Adam and SGD add weight_decay × parameter to its
+	// gradient.
 	WeightDecay float64 `toml:"weight_decay"`
+	// No weight decay on norms, biases (all parameters of one dimension) and
+	// embeddings, except where a group sets weight_decay.
+	NoDecayNormEmbedding bool `toml:"no_decay_norm_embedding"`
+	// Momentum of SGD and Muon, in [0, 1). SGD with 0 keeps no state.
+	Momentum float64 `toml:"momentum"`
+	// Nesterov momentum in SGD and Muon.
+	Nesterov bool `toml:"nesterov"`
+	// How Muon scales the learning rate of a matrix [out, in]: "match_rms_adamw" by
+	// 0.2·√max(out, in), so that a learning rate and weight decay for AdamW fit, or
+	// "original" by √max(1, out/in).
+	MuonAdjustLR string `toml:"muon_adjust_lr"`
+	// Decay of an exponential moving average of all parameters, in [0, 1), such as
+	// 0.999. It is saved with the state, as "ema.PARAMETER". 0 keeps no average.
+	EMADecay float64 `toml:"ema_decay"`
+	// Tables [[optimizer.groups]] of what is different for some parameters. A
+	// parameter belongs to the first group whose pattern matches its name.
+	Groups []OptimizerGroup `toml:"groups,omitempty"`
+}
+
+// OptimizerGroup is what is different for the parameters that a pattern names. A key
+// that is left out has the value of [optimizer].
+type OptimizerGroup struct {
+	// Pattern of names of parameters, such as "attention.wq" or "layers.*.moe": it is
+	// split at the dots and matches where consecutive parts of a name equal its own;
+	// "*" equals any one part. A group to which no parameter belongs is an error.
+	Pattern string `toml:"pattern"`
+	// Name of the optimizer. "Muon" here includes embeddings and the output layer;
+	// parameters that are no matrices still get AdamW.
+	Name string `toml:"name,omitempty"`
+	// Peak learning rate.
+	LR *float64 `toml:"lr"`
+	// Decay of the first moment.
+	Beta1 *float64 `toml:"beta1"`
+	// Decay of the second moment.
+	Beta2 *float64 `toml:"beta2"`
+	// Added to the root of the second moment.
+	Eps *float64 `toml:"eps"`
+	// Weight decay.
+	WeightDecay *float64 `toml:"weight_decay"`
+	// Momentum.
+	Momentum *float64 `toml:"momentum"`
 }
 
 // LRSchedulerConfig shapes the factor on the learning rate: linear warmup, a
@@ -124,8 +193,12 @@ type ActivationCheckpointConfig struct {
 
 // ParallelismConfig spreads a model over ranks.
 type ParallelismConfig struct {
-	// Ranks that share the experts of every layer; each trains on its own sequences,
-	// so that the batch grows by this factor. 1 keeps all experts on one rank.
+	// Replicas of the model. The number of ranks is data_parallel_replicate_degree ×
+	// expert_parallel_degree. Each rank trains on its own sequences, so that the batch
+	// grows with their number, and all make the same step. 1 keeps a single replica.
+	DataParallelReplicateDegree int `toml:"data_parallel_replicate_degree"`
+	// Ranks of a replica, which share the experts of every layer. It must divide their
+	// number. 1 keeps all experts on one rank.
 	ExpertParallelDegree int `toml:"expert_parallel_degree"`
 	// How ranks communicate: "local", ranks are goroutines of one process.
 	Backend string `toml:"backend"`
@@ -142,17 +215,66 @@ type StateConfig struct {
 	// Newest states to keep; older ones are deleted once a newer one is
 	// complete on disk. 0 keeps all.
 	KeepLatestK int `toml:"keep_latest_k"`
+	// "async" holds a step only while the state is copied in memory and writes the
+	// copy as training goes on; it takes the memory of one more set of parameters and
+	// moments. "disabled" holds the step until the state is on disk. The last state
+	// of a run, and that at a signal, are on disk before the run ends in both.
+	AsyncMode string `toml:"async_mode"`
+	// State of another run to start from: the dump folder of a run, for its newest
+	// state, or the folder of one state. Only a run that has no state of its own yet
+	// starts from it; later it goes on from its own.
+	InitialLoadPath string `toml:"initial_load_path"`
+	// Load the parameters and what else belongs to the model from initial_load_path,
+	// and begin at step 0 with a new optimizer and the first of the data. false takes
+	// over the optimizer's moments, the step and the place in the data too.
+	InitialLoadModelOnly bool `toml:"initial_load_model_only"`
+	// Patterns of names of tensors to load from initial_load_path, such as
+	// "layers.*.attention"; the others have their initial values. Empty loads all. A
+	// pattern is split at the dots and matches where consecutive parts of a name equal
+	// its own; "*" equals any one part. A pattern that matches nothing is an error.
+	LoadOnly StringList `toml:"load_only"`
+	// Patterns of names of tensors that are not loaded from initial_load_path, such as
+	// "output"; stronger than load_only. The moments of a parameter have its name
+	// behind a prefix, so the pattern excludes them too.
+	ExcludeFromLoading StringList `toml:"exclude_from_loading"`
 }
+
+func (c StateConfig) async() bool { return c.AsyncMode == "async" }
 
 // MetricsConfig says how often a run reports.
 type MetricsConfig struct {
 	// Optimizer steps between two lines on the console and in metrics.jsonl.
 	// Step 1 is always reported.
 	LogFreq int `toml:"log_freq"`
+	// Write the metrics of every logged step, held-out losses and the load of experts
+	// as event files for TensorBoard.
+	EnableTensorboard bool `toml:"enable_tensorboard"`
+	// Look for NaN and infinities in the result of every operation and stop at the first
+	// that makes one. It costs a pass over all results. Without it a step whose loss or
+	// gradient norm is not finite is run again that way before the run ends.
+	NaNWatch bool `toml:"nan_watch"`
+	// Folder of the event files, relative to job.dump_folder unless absolute.
+	SaveTBFolder string `toml:"save_tb_folder"`
 }
 
-// ValidationConfig says when the held-out part of the dataset is measured.
+// ProfilingConfig says when a step is traced: when each operation ran on which lane and
+// worker, and how much memory was alive. Tracing changes no numbers.
+type ProfilingConfig struct {
+	// Trace one step out of profile_freq. Open the files in ui.perfetto.dev or
+	// chrome://tracing.
+	EnableProfiling bool `toml:"enable_profiling"`
+	// Folder of the traces, relative to job.dump_folder unless absolute. The trace of
+	// step 10 is step-000010.trace.json.
+	SaveTracesFolder string `toml:"save_traces_folder"`
+	// Optimizer steps from one traced step to the next.
+	ProfileFreq int `toml:"profile_freq"`
+}
+
+// ValidationConfig says which text is measured, and when.
 type ValidationConfig struct {
+	// Text to measure: names or paths as in training.dataset. Empty means the last
+	// tenth of the documents of training.dataset, which is then not trained on.
+	Dataset StringList `toml:"dataset"`
 	// Measure the loss on held-out data.
 	Enable bool `toml:"enable"`
 	// Optimizer steps between two measurements. The last step is always
@@ -160,6 +282,8 @@ type ValidationConfig struct {
 	Freq int `toml:"freq"`
 	// Microbatches in one measurement; -1 means all of the held-out data.
 	Steps int `toml:"steps"`
+	// Measure with the moving average of the parameters; needs optimizer.ema_decay.
+	UseEMA bool `toml:"use_ema"`
 }
 
 // DefaultConfig returns the values that keys have when nothing sets them.
@@ -173,6 +297,10 @@ func DefaultConfig() Config {
 			Steps:          10_000,
 			MaxNorm:        1,
 			DType:          "float32",
+			TextField:      "text",
+			Shuffle:        true,
+			Packing:        "concatenate",
+			Prefetch:       2,
 		},
 		Optimizer: OptimizerConfig{
 			Name:        "AdamW",
@@ -181,12 +309,14 @@ func DefaultConfig() Config {
 			Beta2:       0.95,
 			Eps:         1e-8,
 			WeightDecay: 0.1,
+			Momentum:    0.95, Nesterov: true, MuonAdjustLR: "match_rms_adamw",
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
 		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective"},
-		Parallelism:          ParallelismConfig{ExpertParallelDegree: 1, Backend: "local"},
-		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10},
-		Metrics:              MetricsConfig{LogFreq: 10},
+		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, ExpertParallelDegree: 1, Backend: "local"},
+		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10, AsyncMode: "async", InitialLoadModelOnly: true},
+		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},
+		Profiling:            ProfilingConfig{SaveTracesFolder: "profile_traces", ProfileFreq: 10},
 		Validation:           ValidationConfig{Freq: 10, Steps: -1},
 	}
 }
@@ -223,12 +353,24 @@ func (c TrainingConfig) Microbatches() int {
 }
 
 // StatePath is the folder of the run's states.
-func (c Config) StatePath() string {
-	if filepath.IsAbs(c.State.Folder) {
-		return c.State.Folder
+func (c Config) StatePath() string { return c.inDumpFolder(c.State.Folder) }
+
+// TensorboardPath is the folder of the run's event files.
+func (c Config) TensorboardPath() string { return c.inDumpFolder(c.Metrics.SaveTBFolder) }
+
+// TracesPath is the folder of the run's traces.
+func (c Config) TracesPath() string { return c.inDumpFolder(c.Profiling.SaveTracesFolder) }
+
+func (c Config) inDumpFolder(folder string) string {
+	if filepath.IsAbs(folder) {
+		return folder
 	}
-	return filepath.Join(c.Job.DumpFolder, c.State.Folder)
+	return filepath.Join(c.Job.DumpFolder, folder)
 }
+
+// NumberList is a list of numbers that the command line may also give separated by
+// commas.
+type NumberList []float64
 
 // StringList is a list of strings that TOML may also give as one string.
 type StringList []string

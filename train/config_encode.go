@@ -37,6 +37,14 @@ func (c Config) Hash() (string, error) {
 		LRScheduler: c.LRScheduler,
 	}
 	counted.Training.Threads = 0
+	counted.Training.Prefetch = 0
+	if len(c.Validation.Dataset) > 0 {
+		// Nothing of training.dataset is held out, whatever the name.
+		counted.Validation.Dataset = StringList{"own"}
+	}
+	// Where a run starts from is part of its numbers.
+	counted.State.InitialLoadPath, counted.State.InitialLoadModelOnly = c.State.InitialLoadPath, c.State.InitialLoadPath != "" && c.State.InitialLoadModelOnly
+	counted.State.LoadOnly, counted.State.ExcludeFromLoading = c.State.LoadOnly, c.State.ExcludeFromLoading
 	if counted.Training.GlobalBatchSize == 0 {
 		counted.Training.GlobalBatchSize = c.Training.LocalBatchSize
 	}

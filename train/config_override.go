@@ -30,6 +30,9 @@ func (c *Config) Set(key, value string) error {
 	if !ok {
 		return fmt.Errorf("train: override --%s: %s", key, unknownKey(key))
 	}
+	if field.isTables() || field.index == nil {
+		return fmt.Errorf("train: override --%s: tables of a list cannot be set one by one; write them in the file", key)
+	}
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("train: override --%s: value is not UTF-8: %q", key, value)
 	}
@@ -45,6 +48,9 @@ func parseValue(typ reflect.Type, text string) (reflect.Value, error) {
 	switch {
 	case typ == reflect.TypeFor[StringList]():
 		list, err := parseList(text)
+		return reflect.ValueOf(list), err
+	case typ == reflect.TypeFor[NumberList]():
+		list, err := parseNumbers(text)
 		return reflect.ValueOf(list), err
 	case typ == reflect.TypeFor[*float64]():
 		if text == "none" {
@@ -123,15 +129,39 @@ func parseList(text string) (StringList, error) {
 	return strings.Split(text, ","), nil
 }
 
+func parseNumbers(text string) (NumberList, error) {
+	if inner, found := strings.CutPrefix(text, "["); found {
+		if text, found = strings.CutSuffix(inner, "]"); !found {
+			return nil, fmt.Errorf("not a TOML array of numbers")
+		}
+	}
+	var numbers NumberList
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		f, err := parseNumber(strings.TrimSpace(part), parseFloat)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, f)
+	}
+	return numbers, nil
+}
+
 // describeType says how a value of a key is written.
 func describeType(typ reflect.Type) string {
 	switch {
 	case typ == reflect.TypeFor[StringList]():
 		return `a string or a list of strings`
+	case typ == reflect.TypeFor[NumberList]():
+		return "a list of numbers, such as [3, 1]"
 	case typ == reflect.TypeFor[*float64](), typ.Kind() == reflect.Float64:
 		return "a number, such as 0.5 or 3e-4"
 	case typ.Kind() == reflect.String:
 		return "a string"
+	case typ.Kind() == reflect.Slice:
+		return "a list of tables"
 	case typ.Kind() == reflect.Bool:
 		return "true or false"
 	default:

@@ -58,23 +58,34 @@ func checkKeys(file string, text []byte) error {
 		errs = append(errs, fmt.Errorf("train: config %s:%d:%d: %s", file, pos.Line, pos.Column, fmt.Sprintf(format, args...)))
 	}
 	var visit func(prefix []string, n *unstable.Node)
+	// table visits the keys of a table that stands in the value of a key.
+	table := func(path []string, at unstable.Range, value *unstable.Node) {
+		if !isTable(path) {
+			report(at, "%s", unknownSection(strings.Join(path, ".")))
+			return
+		}
+		for it := value.Children(); it.Next(); {
+			visit(path, it.Node())
+		}
+	}
 	visit = func(prefix []string, n *unstable.Node) {
 		path, at := nodeKey(prefix, n)
 		if n.Value().Kind == unstable.InlineTable {
-			if len(path) == 1 && !isSection(path[0]) {
-				report(at, "%s", unknownSection(path[0]))
-				return
-			}
-			for it := n.Value().Children(); it.Next(); {
-				visit(path, it.Node())
-			}
+			table(path, at, n.Value())
 			return
 		}
 		key := strings.Join(path, ".")
 		field, ok := lookupKey(key)
 		switch {
-		case !ok || len(path) != 2: // a quoted key may hold a dot
+		case !ok || slices.ContainsFunc(path, dotted): // a quoted key may hold a dot
 			report(at, "%s", unknownKey(key))
+		case field.index == nil && len(prefix) < len(path)-1:
+			list, _ := splitKey(key)
+			report(at, "%s is a list of tables; write [[%s]]", list, list)
+		case field.isTables():
+			for it := n.Value().Children(); it.Next(); {
+				table(path, at, it.Node())
+			}
 		case field.typ == reflect.TypeFor[StringList]() && n.Value().Kind != unstable.String && n.Value().Kind != unstable.Array:
 			// go-toml hands the text of any scalar to UnmarshalText.
 			report(at, "%s: cannot decode TOML %s; write %s", key, strings.ToLower(n.Value().Kind.String()), describeType(field.typ))
@@ -87,9 +98,16 @@ func checkKeys(file string, text []byte) error {
 		case unstable.Table, unstable.ArrayTable:
 			var at unstable.Range
 			section, at = nodeKey(nil, n)
-			skip = len(section) != 1 || !isSection(section[0])
-			if skip {
-				report(at, "%s", unknownSection(strings.Join(section, ".")))
+			name := strings.Join(section, ".")
+			switch {
+			case !isTable(section):
+				report(at, "%s", unknownSection(name))
+				skip = true
+			case n.Kind == unstable.Table && len(section) > 1:
+				report(at, "%s is a list of tables; write [[%s]]", name, name)
+				skip = true
+			default:
+				skip = false
 			}
 		case unstable.KeyValue:
 			if !skip {
@@ -113,14 +131,21 @@ func nodeKey(prefix []string, n *unstable.Node) ([]string, unstable.Range) {
 	return path, at
 }
 
-// configKey is one leaf of Config.
+// configKey is one leaf of Config, or of the tables in a list such as
+// [[optimizer.groups]].
 type configKey struct {
 	name  string // "section.key"
-	index []int  // path of the field, for reflect
+	index []int  // path of the field, for reflect; nil in a list of tables
 	typ   reflect.Type
 }
 
-// configKeys lists the leaves of Config in the order of the structs.
+// isTables reports whether the key's value is a list of tables.
+func (k configKey) isTables() bool {
+	return k.typ.Kind() == reflect.Slice && k.typ.Elem().Kind() == reflect.Struct
+}
+
+// configKeys lists the leaves of Config in the order of the structs, those of a list of
+// tables behind the list.
 var configKeys = sync.OnceValue(func() []configKey {
 	var keys []configKey
 	config := reflect.TypeFor[Config]()
@@ -128,15 +153,34 @@ var configKeys = sync.OnceValue(func() []configKey {
 		section := config.Field(i)
 		for j := range section.Type.NumField() {
 			field := section.Type.Field(j)
-			keys = append(keys, configKey{
-				name:  section.Tag.Get("toml") + "." + field.Tag.Get("toml"),
+			k := configKey{
+				name:  tomlName(section) + "." + tomlName(field),
 				index: []int{i, j},
 				typ:   field.Type,
-			})
+			}
+			keys = append(keys, k)
+			if k.isTables() {
+				for l := range k.typ.Elem().NumField() {
+					field := k.typ.Elem().Field(l)
+					keys = append(keys, configKey{name: k.name + "." + tomlName(field), typ: field.Type})
+				}
+			}
 		}
 	}
 	return keys
 })
+
+// tomlName is the key of a field.
+func tomlName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+	return name
+}
+
+// splitKey divides "optimizer.groups.lr" into the table and the key in it.
+func splitKey(name string) (table, leaf string) {
+	i := strings.LastIndexByte(name, '.')
+	return name[:max(i, 0)], name[i+1:]
+}
 
 // configSections lists the sections in order.
 var configSections = sync.OnceValue(func() []string {
@@ -159,19 +203,24 @@ func lookupKey(name string) (configKey, bool) {
 	return configKey{}, false
 }
 
-func isSection(name string) bool { return slices.Contains(configSections(), name) }
+// isTable reports whether a path is that of a section or of a list of tables.
+func isTable(path []string) bool {
+	if len(path) == 1 {
+		return slices.Contains(configSections(), path[0])
+	}
+	k, ok := lookupKey(strings.Join(path, "."))
+	return ok && k.isTables() && !slices.ContainsFunc(path, dotted)
+}
+
+func dotted(part string) bool { return strings.Contains(part, ".") }
 
 // unknownKey says that key does not exist and which one may be meant.
 func unknownKey(key string) string {
-	section, leaf, dotted := strings.Cut(key, ".")
-	if !dotted {
-		leaf = key
-	}
+	section, leaf := splitKey(key)
 	var names, siblings []string
 	for _, k := range configKeys() {
 		names = append(names, k.name)
-		s, l, _ := strings.Cut(k.name, ".")
-		if s == section {
+		if s, l := splitKey(k.name); s == section {
 			siblings = append(siblings, l)
 		}
 	}
@@ -184,7 +233,7 @@ func unknownKey(key string) string {
 			return fmt.Sprintf("unknown key %s; did you mean %s?", key, name)
 		}
 	}
-	if siblings != nil && dotted {
+	if siblings != nil {
 		return fmt.Sprintf("unknown key %s; [%s] has %s", key, section, strings.Join(siblings, ", "))
 	}
 	if name, ok := nearest(key, names); ok {
@@ -197,6 +246,11 @@ func unknownKey(key string) string {
 func unknownSection(name string) string {
 	if s, ok := nearest(name, configSections()); ok {
 		return fmt.Sprintf("unknown section [%s]; did you mean [%s]?", name, s)
+	}
+	for _, k := range configKeys() {
+		if _, ok := nearest(name, []string{k.name}); ok && k.isTables() {
+			return fmt.Sprintf("unknown section [%s]; did you mean [[%s]]?", name, k.name)
+		}
 	}
 	return fmt.Sprintf("unknown section [%s]; the sections are %s", name, strings.Join(configSections(), ", "))
 }

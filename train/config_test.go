@@ -43,7 +43,19 @@ func TestParseConfigErrors(t *testing.T) {
 		{"[training]\nstep = 3", "train: config x.toml:2:1: unknown key training.step; did you mean training.steps?"},
 		{"[training]\n  Steps = 3", "x.toml:2:3: unknown key training.Steps; did you mean training.steps?"},
 		{"[training]\nwarmup_steps = 3", "x.toml:2:1: unknown key training.warmup_steps; did you mean lr_scheduler.warmup_steps?"},
-		{"[optimizer]\nnesterov = true", "x.toml:2:1: unknown key optimizer.nesterov; [optimizer] has name, lr, beta1, beta2, eps, weight_decay"},
+		{"[optimizer]\namsgrad = true", "x.toml:2:1: unknown key optimizer.amsgrad; [optimizer] has name, lr, beta1, beta2, eps, weight_decay"},
+		{"[[optimizer.groups]]\npatern = \"x\"", "x.toml:2:1: unknown key optimizer.groups.patern; did you mean optimizer.groups.pattern?"},
+		{"[[optimizer.groups]]\nnesterov = true", "x.toml:2:1: unknown key optimizer.groups.nesterov; did you mean optimizer.nesterov?"},
+		{"[[optimizer.groups]]\nx = 1", "x.toml:2:1: unknown key optimizer.groups.x; [optimizer.groups] has pattern, name, lr, beta1"},
+		{"[[optimizer.groups]]\nLR = 1", "x.toml:2:1: unknown key optimizer.groups.LR"},
+		{"[[optimizer.groups]]\nlr = true", "x.toml:2:6: optimizer.groups.lr: cannot decode TOML boolean; write a number"},
+		{"[[optimizer.group]]\npattern = \"x\"", "x.toml:1:3: unknown section [optimizer.group]; did you mean [[optimizer.groups]]?"},
+		{"[optimizer]\ngroups = [{pattern = \"x\", lrr = 1}]", "x.toml:2:27: unknown key optimizer.groups.lrr; did you mean optimizer.groups.lr?"},
+		{"[optimizer]\ngroups = [3]", "x.toml:2:"},
+		{"[optimizer]\ngroups = {pattern = \"x\"}", "x.toml:2:"},
+		{"[optimizer.groups]\npattern = \"x\"", "x.toml:1:2: optimizer.groups is a list of tables; write [[optimizer.groups]]"},
+		{"[optimizer]\ngroups.pattern = \"x\"", "x.toml:2:1: optimizer.groups is a list of tables; write [[optimizer.groups]]"},
+		{"[optimizer]\ngroups = \"x\"", "x.toml:2:10: optimizer.groups: cannot decode TOML string; write "},
 		{"[trainign]\nsteps = 3\nlr = 2", "x.toml:1:2: unknown section [trainign]; did you mean [training]?"},
 		{"[comm]\nx = 1", "x.toml:1:2: unknown section [comm]; the sections are job, model"},
 		{"steps = 3", "x.toml:1:1: unknown key steps; did you mean training.steps?"},
@@ -85,6 +97,7 @@ func TestOverride(t *testing.T) {
 		`--activation_checkpoint.save=["x,y", 'z']`,
 		`--job.dump_folder="out=1"`,
 		"--lr_scheduler.decay_ratio=0.5",
+		"--training.dataset_weights=[3, 0.5]",
 	} {
 		if err := c.Override(arg); err != nil {
 			t.Error(err)
@@ -97,6 +110,7 @@ func TestOverride(t *testing.T) {
 	want.ActivationCheckpoint.Mode = "none"
 	want.ActivationCheckpoint.Save = train.StringList{"x,y", "z"}
 	want.Training.Dataset = train.StringList{"a.txt", "b c.txt"}
+	want.Training.DatasetWeights = train.NumberList{3, 0.5}
 	want.Job.DumpFolder = "out=1"
 	want.LRScheduler.DecayRatio = &ratio
 	if !reflect.DeepEqual(c, want) {
@@ -120,10 +134,14 @@ func TestOverrideErrors(t *testing.T) {
 		{"--optimizer.lr=0x1p4", "not a decimal number"},
 		{"--optimizer.lr=1_e4", "not a number"},
 		{`--training.dataset=["a"`, "not a TOML array of strings"},
+		{`--training.dataset_weights=[1`, "not a TOML array of numbers; write a list of numbers, such as [3, 1]"},
+		{`--training.dataset_weights=1,two`, "not a number"},
 		{`--job.dump_folder="a`, "quotes do not match"},
 		{"--job.dump_folder=\xff", "not UTF-8"},
 		{"--=3", "unknown"},
 		{"--training=3", "unknown"},
+		{"--optimizer.groups=[]", "--optimizer.groups: tables of a list cannot be set one by one; write them in the file"},
+		{"--optimizer.groups.lr=1", "--optimizer.groups.lr: tables of a list cannot be set one by one; write them in the file"},
 	} {
 		c := train.DefaultConfig()
 		err := c.Override(test.arg)
@@ -146,6 +164,12 @@ func TestValidate(t *testing.T) {
 	}
 	for _, test := range []struct{ arg, want string }{
 		{"--training.dataset=", "train: config: training.dataset: must not be empty: []; name a built-in dataset"},
+		{"--training.dataset_weights=1,2", "train: config: training.dataset_weights: must be as many as training.dataset has entries, 1: 2; give each entry a weight, or none to any"},
+		{"--training.dataset_weights=-1", "training.dataset_weights: must be positive and finite: -1; leave out what shall not be read"},
+		{"--training.packing=best_fit", `training.packing: unknown name: "best_fit"; known are "concatenate", "first_fit"`},
+		{"--training.shuffle_window=-1", "training.shuffle_window: must be at least 0: -1; set 0 to shuffle all documents among each other"},
+		{"--training.prefetch=-1", "training.prefetch: must be at least 0: -1; set 0 to prepare nothing in the background"},
+		{"--training.text_field=", "training.text_field: must not be empty"},
 		{"--training.seq_len=0", "training.seq_len: must be at least 1: 0; "},
 		{"--training.seq_len=2000000000", "a microbatch must have at most 2147483647 tokens: 2000000000 × local_batch_size 8; lower"},
 		{"--training.local_batch_size=-1", "training.local_batch_size: must be at least 1: -1; "},
@@ -158,12 +182,15 @@ func TestValidate(t *testing.T) {
 		{"--training.dtype=float23", `training.dtype: unknown name: "float23"; known are "float32", "float64"; did you mean "float32"?`},
 		{"--training.threads=-1", "training.threads: must be at least 0"},
 		{"--training.seed=-1", "training.seed: must not be negative"},
-		{"--optimizer.name=adamw", `optimizer.name: unknown name: "adamw"; known are "AdamW"`},
+		{"--optimizer.name=adamw", `optimizer.name: unknown name: "adamw"; known are "AdamW", "Adam", "SGD", "Muon"`},
 		{"--optimizer.lr=0", "optimizer.lr: must be positive and finite: 0"},
 		{"--optimizer.lr=inf", "optimizer.lr: must be positive and finite: +Inf"},
 		{"--optimizer.beta1=1", "optimizer.beta1: must be within [0, 1): 1"},
 		{"--optimizer.beta2=-0.1", "optimizer.beta2: must be within [0, 1): -0.1"},
 		{"--optimizer.eps=0", "optimizer.eps: must be positive"},
+		{"--optimizer.momentum=1", "optimizer.momentum: must be within [0, 1): 1"},
+		{"--optimizer.muon_adjust_lr=orig", `optimizer.muon_adjust_lr: unknown name: "orig"; known are "match_rms_adamw", "original"`},
+		{"--optimizer.ema_decay=1", "optimizer.ema_decay: must be within [0, 1): 1"},
 		{"--lr_scheduler.warmup_steps=-1", "lr_scheduler.warmup_steps: must be at least 0"},
 		{"--lr_scheduler.decay_ratio=1.1", "lr_scheduler.decay_ratio: must be within [0, 1]: 1.1"},
 		{"--lr_scheduler.decay_type=cos", `lr_scheduler.decay_type: unknown name: "cos"; known are "linear", "sqrt", "cosine"`},
@@ -200,6 +227,8 @@ func TestConfigRoundTrip(t *testing.T) {
 	c.Training.Dataset = train.StringList{`a "b" \ é`, ""}
 	c.Optimizer.LR = 0.1 + 0.2
 	c.Optimizer.Eps = 5e-324
+	zero, lr := 0.0, 1e-3
+	c.Optimizer.Groups = []train.OptimizerGroup{{Pattern: "norm", WeightDecay: &zero}, {Pattern: "layers.*.moe", Name: "Muon", LR: &lr}}
 	roundTrip(t, c)
 }
 
@@ -240,12 +269,12 @@ func TestConfigHash(t *testing.T) {
 		return h
 	}
 	for _, same := range []string{"--activation_checkpoint.mode=full", "--training.threads=2", "--job.dump_folder=x",
-		"--metrics.log_freq=1", "--state.interval=3", "--training.global_batch_size=8"} {
+		"--metrics.log_freq=1", "--state.interval=3", "--training.prefetch=0", "--training.global_batch_size=8"} {
 		if hash(same) != hash() {
 			t.Errorf("%s changes the hash but not the numbers trained", same)
 		}
 	}
-	for _, other := range []string{"--training.seed=1", "--optimizer.lr=1", "--training.steps=3", "--lr_scheduler.decay_ratio=0", "--model.flavor=x"} {
+	for _, other := range []string{"--training.seed=1", "--training.packing=first_fit", "--training.dataset_weights=1", "--validation.dataset=a.txt", "--optimizer.lr=1", "--training.steps=3", "--lr_scheduler.decay_ratio=0", "--model.flavor=x"} {
 		if hash(other) == hash() {
 			t.Errorf("%s changes the numbers trained but not the hash", other)
 		}
@@ -286,6 +315,8 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("optimizer = {lr = 1, beta1 = 0.9}\ntraining.steps = 3"))
 	f.Add([]byte("[training]\nStep = 3"))
 	f.Add([]byte("[[training]]\nx.y.z = 3"))
+	f.Add([]byte("[[optimizer.groups]]\npattern = \"norm\"\nweight_decay = 0\n[[optimizer.groups]]\npattern = \"moe\""))
+	f.Add([]byte("[optimizer]\ngroups = [{pattern = \"a.*\", name = \"SGD\", lr = 1}, {}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := train.ParseConfig("x.toml", text)
 		if err != nil {

@@ -6,16 +6,22 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/lethe-go/lethe/data"
+	"github.com/lethe-go/lethe/internal/pattern"
 )
 
 // What Config accepts by name. Names of models, flavors and datasets are
 // checked where they are registered: a user's program may add its own.
 var (
 	dtypeNames     = []string{"float32", "float64"}
-	optimizerNames = []string{"AdamW"}
+	optimizerNames = []string{adamWName, adamName, sgdName, muonName}
+	adjustNames    = []string{"match_rms_adamw", "original"}
 	decayNames     = []string{"linear", "sqrt", "cosine"}
 	modeNames      = []string{"none", "full", "selective"}
+	packingNames   = []string{string(data.Concatenate), string(data.FirstFit)}
 	backendNames   = []string{"local"}
+	asyncModeNames = []string{"async", "disabled"}
 )
 
 // Validate reports every impossible value, each with its key, the value, the
@@ -29,18 +35,32 @@ func (c Config) Validate() error {
 	v.optimizer(c.Optimizer)
 	v.schedule(c.LRScheduler)
 	v.checkpoint(c.ActivationCheckpoint)
+	v.atLeast("parallelism.data_parallel_replicate_degree", c.Parallelism.DataParallelReplicateDegree, 1, "set 1 for a single replica")
 	v.atLeast("parallelism.expert_parallel_degree", c.Parallelism.ExpertParallelDegree, 1, "set 1 for a single rank")
 	v.oneOf("parallelism.backend", c.Parallelism.Backend, backendNames)
 	if c.State.Enable {
 		v.nonEmpty("state.folder", c.State.Folder, `name a folder, such as "state"`)
 		v.atLeast("state.interval", c.State.Interval, 1, "set the steps between two saves, or state.enable=false")
 		v.atLeast("state.keep_latest_k", c.State.KeepLatestK, 0, "set 0 to keep every state")
+		v.oneOf("state.async_mode", c.State.AsyncMode, asyncModeNames)
 	}
+	v.initialLoad(c.State)
 	v.atLeast("metrics.log_freq", c.Metrics.LogFreq, 1, "set the steps between two log lines")
+	if c.Metrics.EnableTensorboard {
+		v.nonEmpty("metrics.save_tb_folder", c.Metrics.SaveTBFolder, `name a folder, such as "tb"`)
+	}
+	if c.Profiling.EnableProfiling {
+		v.nonEmpty("profiling.save_traces_folder", c.Profiling.SaveTracesFolder, `name a folder, such as "profile_traces"`)
+		v.atLeast("profiling.profile_freq", c.Profiling.ProfileFreq, 1, "set the steps from one trace to the next, or profiling.enable_profiling=false")
+	}
+	v.entries("validation.dataset", c.Validation.Dataset)
 	if c.Validation.Enable {
 		v.atLeast("validation.freq", c.Validation.Freq, 1, "set the steps between two measurements, or validation.enable=false")
 		if s := c.Validation.Steps; s < 1 && s != -1 {
 			v.fail("validation.steps", s, "must be at least 1, or -1", "set -1 to measure all held-out data")
+		}
+		if c.Validation.UseEMA && c.Optimizer.EMADecay == 0 {
+			v.fail("validation.use_ema", true, "needs a moving average", "set optimizer.ema_decay, such as 0.999")
 		}
 	}
 	return errors.Join(v.errs...)
@@ -50,9 +70,14 @@ type validator struct{ errs []error }
 
 func (v *validator) training(c TrainingConfig) {
 	if len(c.Dataset) == 0 {
-		v.fail("training.dataset", "[]", "must not be empty", "name a built-in dataset or give paths of text files")
+		v.fail("training.dataset", "[]", "must not be empty", "name a built-in dataset or give paths of text or JSONL files")
 	}
 	v.entries("training.dataset", c.Dataset)
+	v.weights(c)
+	v.nonEmpty("training.text_field", c.TextField, `name the field of a JSONL line that holds the text, such as "text"`)
+	v.atLeast("training.shuffle_window", c.ShuffleWindow, 0, "set 0 to shuffle all documents among each other")
+	v.oneOf("training.packing", c.Packing, packingNames)
+	v.atLeast("training.prefetch", c.Prefetch, 0, "set 0 to prepare nothing in the background")
 	before := len(v.errs)
 	v.atLeast("training.seq_len", c.SeqLen, 1, "set the tokens of one sequence, such as 256")
 	v.atLeast("training.local_batch_size", c.LocalBatchSize, 1, "set the sequences of one microbatch, such as 8")
@@ -82,13 +107,44 @@ func (v *validator) training(c TrainingConfig) {
 	}
 }
 
+func (v *validator) weights(c TrainingConfig) {
+	const key = "training.dataset_weights"
+	if len(c.DatasetWeights) == 0 {
+		return
+	}
+	if len(c.DatasetWeights) != len(c.Dataset) {
+		v.fail(key, len(c.DatasetWeights), fmt.Sprintf("must be as many as training.dataset has entries, %d", len(c.Dataset)), "give each entry a weight, or none to any")
+	}
+	for _, w := range c.DatasetWeights {
+		v.positive(key, w, "leave out what shall not be read")
+	}
+}
+
 func (v *validator) optimizer(c OptimizerConfig) {
-	v.oneOf("optimizer.name", c.Name, optimizerNames)
-	v.positive("optimizer.lr", c.LR, "set a learning rate such as 8e-4")
-	v.within("optimizer.beta1", c.Beta1, false, "set a decay such as 0.9")
-	v.within("optimizer.beta2", c.Beta2, false, "set a decay such as 0.95")
-	v.positive("optimizer.eps", c.Eps, "set a small number such as 1e-8")
-	v.notNegative("optimizer.weight_decay", c.WeightDecay, "set 0 for no decay")
+	v.hyperparameters("optimizer", c)
+	v.oneOf("optimizer.muon_adjust_lr", c.MuonAdjustLR, adjustNames)
+	v.within("optimizer.ema_decay", c.EMADecay, false, "set a decay such as 0.999, or 0 for no average")
+	for i, g := range c.Groups {
+		key := fmt.Sprintf("optimizer.groups[%d]", i)
+		if _, err := pattern.Parse(g.Pattern); err != nil {
+			v.errs = append(v.errs, fmt.Errorf("train: config: %s.pattern: %w", key, err))
+		}
+		// Values of [optimizer] are not reported again.
+		own := DefaultConfig().Optimizer
+		own.set(g)
+		v.hyperparameters(key, own)
+	}
+}
+
+// hyperparameters checks what a group can set.
+func (v *validator) hyperparameters(key string, c OptimizerConfig) {
+	v.oneOf(key+".name", c.Name, optimizerNames)
+	v.positive(key+".lr", c.LR, "set a learning rate such as 8e-4")
+	v.within(key+".beta1", c.Beta1, false, "set a decay such as 0.9")
+	v.within(key+".beta2", c.Beta2, false, "set a decay such as 0.95")
+	v.positive(key+".eps", c.Eps, "set a small number such as 1e-8")
+	v.notNegative(key+".weight_decay", c.WeightDecay, "set 0 for no decay")
+	v.within(key+".momentum", c.Momentum, false, "set a decay such as 0.9, or 0 for none")
 }
 
 func (v *validator) schedule(c LRSchedulerConfig) {
@@ -113,6 +169,18 @@ func (v *validator) checkpoint(c ActivationCheckpointConfig) {
 	for _, name := range c.Save {
 		if name != "" && slices.Contains(c.Rerun, name) {
 			v.fail("activation_checkpoint.save", quote(name), "must not also be in activation_checkpoint.rerun", "remove it from one of the two")
+		}
+	}
+}
+
+func (v *validator) initialLoad(c StateConfig) {
+	for _, x := range []struct {
+		key  string
+		list StringList
+	}{{"state.load_only", c.LoadOnly}, {"state.exclude_from_loading", c.ExcludeFromLoading}} {
+		v.entries(x.key, x.list)
+		if len(x.list) > 0 && c.InitialLoadPath == "" {
+			v.fail(x.key, quote(x.list...), "needs state.initial_load_path, for a run loads all of its own state", "set that, or remove the list")
 		}
 	}
 }

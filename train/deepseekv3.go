@@ -2,6 +2,7 @@ package train
 
 import (
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/generate"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/deepseekv3"
 	"github.com/lethe-go/lethe/moe"
@@ -38,5 +39,10 @@ func (m deepSeekV3Model) Build(b *graph.Builder, in Inputs, p Policies) {
 	}
 	deepseekv3.Build(b, m.config, deepseekv3.Inputs{
 		Tokens: in.Tokens, Labels: in.Labels, Positions: in.Positions, DocumentStart: in.DocumentStart, Scale: in.Scale,
+		Loss: in.Loss.of(in),
 	}, o)
+}
+
+func (m deepSeekV3Model) Logits(b *graph.Builder, in generate.Inputs) graph.Value {
+	return deepseekv3.Logits(b, m.config, deepseekv3.Inputs{Tokens: in.Tokens, Positions: in.Positions, Cache: in.Cache}, in.Row)
 }

@@ -9,7 +9,7 @@
 //	accumulate   forward and backward of a microbatch; the first of a step writes
 //	             the gradients, further ones add to them
 //	norm         global norm of the gradients, and the factor that clips them
-//	update       AdamW on every parameter
+//	update       an Optimizer on every parameter, and moving averages
 //
 // A loss or a norm that is not finite ends the run between norm and update, so
 // that neither parameters nor moments are ever spoilt. All microbatches of a

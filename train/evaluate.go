@@ -20,7 +20,8 @@ type Evaluation struct {
 	Complete bool
 }
 
-// Evaluate measures the held-out data from its start, at most validation.steps
+// Evaluate measures the held-out data, with the moving average of the parameters if
+// validation.use_ema is set, from its start, at most validation.steps
 // microbatches of it on every rank. It changes nothing. Sums over microbatches are
 // float64.
 func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
@@ -28,40 +29,43 @@ func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
 	if t.ranks[0].machines.evaluate == nil {
 		return e, errors.New("train: nothing is held out: set validation.enable=true")
 	}
-	parts := make([]heldOutPart, len(t.ranks))
-	err := t.together(func(r *rank) (err error) {
-		parts[r.index], err = r.evaluate(ctx, t.data, t.step)
+	if t.config.Validation.UseEMA && t.step == 0 {
+		return e, errors.New("train: validation.use_ema: there is no moving average before the first step")
+	}
+	var p heldOut // the same on every rank
+	err := t.together(func(r *rank) error {
+		own, err := r.evaluate(ctx, t.data, t.step)
+		if err == nil && r == t.ranks[0] {
+			p = own
+		}
 		return err
 	})
+	if err == nil && p.predictions == 0 {
+		err = errors.New("no token has a label")
+	}
 	if err != nil {
 		return e, fmt.Errorf("train: held-out data at step %d: %w", t.step, err)
 	}
-	var sum float64
-	for _, p := range parts {
-		sum += p.sum
-		e.Predictions += p.predictions
-		e.Complete = p.complete // the same on every rank
-	}
-	e.Loss = sum / float64(e.Predictions)
-	return e, nil
+	return Evaluation{Loss: p.sum / float64(p.predictions), Predictions: int64(p.predictions), Complete: p.complete}, nil
 }
 
-// heldOutPart is one rank's part of a measurement.
-type heldOutPart struct {
+// heldOut is what a measurement adds up.
+type heldOut struct {
 	sum         float64 // of the cross-entropy
-	predictions int64
+	predictions int
 	complete    bool
 }
 
-// evaluate runs this rank's microbatches. A microbatch without labels runs too: other
+// evaluate runs this rank's microbatches and returns what all ranks have measured. A microbatch without labels runs too: other
 // ranks may have some, and all take part in every exchange.
-func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOutPart, error) {
-	var p heldOutPart
+func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOut, error) {
+	var p heldOut
 	c := r.config
-	loader, err := d.heldOutLoader(ctx, c.Training, r.index, c.Parallelism.ExpertParallelDegree)
+	loader, err := d.heldOutBatches(ctx, c.Training, r.index, r.layout.ranks())
 	if err != nil {
 		return p, err
 	}
+	defer loader.Close()
 	m := r.machines.evaluate
 	var b data.Batch
 	for i := 0; c.Validation.Steps < 0 || i < c.Validation.Steps; i++ {
@@ -70,15 +74,21 @@ func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOutPart,
 			p.complete = true
 			break
 		}
+		if err == nil {
+			err = b.Check(c.Training.LocalBatchSize, c.Training.SeqLen, r.model.Vocab())
+		}
 		if err != nil {
 			return p, err
 		}
 		m.feed(&b, 1/float64(max(b.Valid, 1)))
-		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: i}); err != nil {
+		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: r.microbatch(i)}); err != nil {
 			return p, err
 		}
 		p.sum += m.loss() * float64(b.Valid)
-		p.predictions += int64(b.Valid)
+		p.predictions += b.Valid
 	}
-	return p, nil
+	if err := r.totals.addCounts(ctx, &p.predictions); err != nil {
+		return p, err
+	}
+	return p, r.totals.addSums(ctx, &p.sum)
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/generate"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/llama3"
 )
@@ -40,5 +41,10 @@ func (m llama3Model) Build(b *graph.Builder, in Inputs, p Policies) {
 	}
 	llama3.Build(b, c, llama3.Inputs{
 		Tokens: in.Tokens, Labels: in.Labels, Positions: in.Positions, DocumentStart: in.DocumentStart, Scale: in.Scale,
+		Loss: in.Loss.of(in),
 	}, func(int) checkpoint.Policy { return p.Layer })
+}
+
+func (m llama3Model) Logits(b *graph.Builder, in generate.Inputs) graph.Value {
+	return llama3.Logits(b, m.config, llama3.Inputs{Tokens: in.Tokens, Positions: in.Positions, Cache: in.Cache}, in.Row)
 }

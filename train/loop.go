@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lethe-go/lethe/internal/atomicfile"
+	"github.com/lethe-go/lethe/internal/folderlock"
+	"github.com/lethe-go/lethe/moe"
 )
 
 // ErrStopped is returned by [Trainer.Run] if its context ended and the state was
@@ -21,26 +23,55 @@ var ErrStopped = errors.New("stopped")
 // error that wraps ErrStopped, or another one if it may not save.
 func (t *Trainer) Run(ctx context.Context) error {
 	l := &loop{Trainer: t, usage: t.ranks[0].programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
+	defer l.showProgress()()
+	l.hooks = newHooks(l.ownHooks(), t.options.Hooks)
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
 	err := l.run(ctx)
-	return errors.Join(err, l.close())
+	err = errors.Join(err, l.settle(ctx, true))
+	return errors.Join(l.hooks.finish(ctx, t, err), l.close())
+}
+
+// ownHooks are what Run itself does. What watches steps stands before what reports them.
+func (l *loop) ownHooks() []Hook {
+	var own []Hook
+	if l.progress != nil {
+		own = append(own, l.progress.hook())
+	}
+	if l.config.Profiling.EnableProfiling {
+		own = append(own, l.profilerHook())
+	}
+	if l.config.Metrics.EnableTensorboard {
+		own = append(own, tensorboardHook(l.config))
+	}
+	return append(own,
+		Hook{Priority: ReportPriority, AfterStep: l.reportIfDue, Report: l.write, Validated: l.writeValidation},
+		Hook{Priority: SavePriority, AfterStep: l.saveIfDue},
+		Hook{Priority: ValidatePriority, AfterStep: l.judgeIfDue})
 }
 
 // loop is what one call of Run keeps.
 type loop struct {
 	*Trainer
-	metrics *MetricsWriter
-	usage   usage
-	memory  int64   // this process may use, in bytes; 0 if unknown
-	peak    float64 // FLOP/s of float32; NaN if it says nothing about the trained dtype
-	peakOf  string  // what was measured
+	hooks    hooks
+	progress *progress // nil if lines do not go to a terminal
+	metrics  *MetricsWriter
+	usage    usage
+	memory   int64   // this process may use, in bytes; 0 if unknown
+	peak     float64 // FLOP/s of float32; NaN if it says nothing about the trained dtype
+	peakOf   string  // what was measured
 
-	since  time.Time // of the last line
-	tokens int       // since the last line
-	steps  int       // since the last line
-	judged int       // step at which held-out data was measured last
+	since  since
+	judged int  // step at which held-out data was measured last
+	waited bool // a save had to wait for the one before
+	lock   *folderlock.Lock
+}
+
+// since is what was done since the last line.
+type since struct {
+	time          time.Time // of that line
+	tokens, steps int
 }
 
 // prepare opens what the run writes to and tells what it is going to do.
@@ -49,6 +80,19 @@ func (l *loop) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("train: job.dump_folder: %w; name a folder that can be written", err)
 	}
+	err := l.lockFolder()
+	if err == nil {
+		err = l.open(ctx)
+	}
+	if err != nil {
+		_ = l.close()
+	}
+	return err
+}
+
+// open needs the lock on the dump folder.
+func (l *loop) open(ctx context.Context) error {
+	folder := l.config.Job.DumpFolder
 	text, err := l.config.TOML()
 	if err != nil {
 		return fmt.Errorf("train: config: %w", err)
@@ -60,13 +104,10 @@ func (l *loop) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = l.measurePeak(); err == nil {
-		err = l.announce(ctx)
+	if err := l.measurePeak(); err != nil {
+		return err
 	}
-	if err != nil {
-		l.metrics.Close()
-	}
-	return err
+	return l.announce(ctx)
 }
 
 // measurePeak leaves NaN for another dtype than the measured one: MFU is then N/A.
@@ -78,28 +119,28 @@ func (l *loop) measurePeak() (err error) {
 	return err
 }
 
-func (l *loop) close() error { return l.metrics.Close() }
+func (l *loop) close() error {
+	var errs []error
+	if l.metrics != nil {
+		errs = append(errs, l.metrics.Close())
+	}
+	if l.lock != nil {
+		errs = append(errs, l.lock.Release())
+	}
+	return errors.Join(errs...)
+}
 
 func (l *loop) run(ctx context.Context) error {
-	// A step that has begun is finished: half of one is of no use to anybody.
-	whole := context.WithoutCancel(ctx)
-	l.since, l.judged = time.Now(), -1
-	for l.step < l.config.Training.Steps {
-		if ctx.Err() != nil {
-			return l.stop(ctx)
-		}
-		r, err := l.Step(whole)
-		if err != nil {
-			return err
-		}
-		if err := l.after(ctx, r); err != nil {
-			return l.orStop(ctx, err)
-		}
+	if err := l.hooks.start(ctx, l.Trainer); err != nil {
+		return err
 	}
-	if l.saved != l.step {
-		if err := l.save(); err != nil {
-			return err
-		}
+	l.judged = -1
+	l.resetClock()
+	if err := l.steps(ctx); err != nil && !errors.Is(err, ErrEnough) {
+		return err
+	}
+	if err := l.save(ctx); err != nil {
+		return err
 	}
 	if l.judged != l.step {
 		return l.orStop(ctx, l.judge(ctx))
@@ -107,45 +148,81 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// after does what is due behind a step.
-func (l *loop) after(ctx context.Context, r StepResult) error {
-	l.tokens += r.Tokens
-	l.steps++
+// steps makes what is left of training.steps.
+func (l *loop) steps(ctx context.Context) error {
+	// A step that has begun is finished: half of one is of no use to anybody.
+	whole := context.WithoutCancel(ctx)
+	for l.step < l.config.Training.Steps {
+		if ctx.Err() != nil {
+			return l.stop(ctx)
+		}
+		if err := l.hooks.beforeStep(ctx, l.Trainer); err != nil {
+			return l.orStop(ctx, err)
+		}
+		r, err := l.Step(whole)
+		if err != nil {
+			return err
+		}
+		l.since.tokens += r.Tokens
+		l.since.steps++
+		if err := l.hooks.afterStep(ctx, l.Trainer, r); err != nil {
+			return l.orStop(ctx, err)
+		}
+	}
+	return nil
+}
+
+func (l *loop) reportIfDue(ctx context.Context, _ *Trainer, r StepResult) error {
 	if l.step == 1 || l.step%l.config.Metrics.LogFreq == 0 || l.step == l.config.Training.Steps {
-		if err := l.report(r); err != nil {
-			return err
-		}
+		return l.report(ctx, r)
 	}
-	if s := l.config.State; s.Enable && l.step%s.Interval == 0 {
-		if err := l.save(); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+func (l *loop) judgeIfDue(ctx context.Context, _ *Trainer, _ StepResult) error {
 	if v := l.config.Validation; v.Enable && l.step%v.Freq == 0 {
 		return l.judge(ctx)
 	}
 	return nil
 }
 
-// report writes one line to the console and to metrics.jsonl.
-func (l *loop) report(r StepResult) error {
-	seconds := time.Since(l.since).Seconds()
-	tps := float64(l.tokens) / seconds
+// report tells the hooks what came out since the last line.
+func (l *loop) report(ctx context.Context, r StepResult) error {
+	seconds := time.Since(l.since.time).Seconds()
+	tps := float64(l.since.tokens) / seconds
 	flops := tps * l.model.FLOPsPerToken(l.config.Training.SeqLen)
 	m := Metrics{
 		Step: l.step, Loss: Float(r.Loss), GradNorm: Float(r.GradNorm),
 		MemoryBytes: l.memoryBytes(),
 		TPS:         Float(tps), TFLOPS: Float(flops / 1e12), MFU: Float(100 * flops / l.peak),
-		ExecutedTFLOPS: Float(float64(l.steps*len(l.ranks)) * l.usage.executedFLOPs / seconds / 1e12),
+		ExecutedTFLOPS: Float(float64(l.since.steps*l.layout.ranks()) * l.usage.executedFLOPs / seconds / 1e12),
 		SavedBytes:     l.usage.savedBytes, RecomputedFLOPs: int64(l.usage.recomputedFLOPs), HostSyncs: int64(l.usage.hostSyncs),
-		Seconds: Float(seconds),
+		Seconds: Float(seconds), ExpertLoad: expertLoad(moe.Loads(l.Store())),
 	}
 	if l.memory > 0 {
 		m.MemoryPct = Float(100 * float64(m.MemoryBytes) / float64(l.memory))
 	}
-	l.print("%s", m)
+	err := l.hooks.report(ctx, l.Trainer, m)
 	l.resetClock()
+	return err
+}
+
+// write puts a report on the console and into metrics.jsonl.
+func (l *loop) write(_ context.Context, _ *Trainer, m Metrics) error {
+	l.print("%s", m)
 	return l.metrics.Write(m)
+}
+
+func (l *loop) writeValidation(_ context.Context, _ *Trainer, e Evaluation) error {
+	return l.metrics.WriteValidation(ValidationMetrics{Step: l.step, Loss: Float(e.Loss), Predictions: e.Predictions})
+}
+
+func expertLoad(loads []moe.Load) []ExpertLoad {
+	var list []ExpertLoad
+	for _, l := range loads {
+		list = append(list, ExpertLoad{Layer: l.Layer, MaxViolation: Float(l.MaxViolation()), Entropy: Float(l.Entropy())})
+	}
+	return list
 }
 
 // memoryBytes is the high-water mark of all ranks of this process since the last
@@ -155,43 +232,25 @@ func (l *loop) memoryBytes() int64 {
 	for _, r := range l.ranks {
 		peak := r.peak
 		for _, p := range r.programs.all() {
-			if p != r.programs.first && p != r.programs.more || r.peak == 0 {
+			if !r.programs.trains(p) || r.peak == 0 {
 				peak = max(peak, p.Bound().Peak)
 			}
 		}
 		sum += r.store.Bytes() + peak
 		r.peak = 0
 	}
-	return sum
+	return sum + l.stagingBytes()
 }
 
-func (l *loop) resetClock() { l.since, l.tokens, l.steps = time.Now(), 0, 0 }
+func (l *loop) resetClock() { l.since = since{time: time.Now()} }
 
 // offClock runs something that is not training, and keeps its time out of the
 // rates.
 func (l *loop) offClock(f func() error) error {
 	start := time.Now()
 	err := f()
-	l.since = l.since.Add(time.Since(start))
+	l.since.time = l.since.time.Add(time.Since(start))
 	return err
-}
-
-// save makes the metrics durable first: a resumed run has a line for every
-// reported step before its state.
-func (l *loop) save() error {
-	if !l.config.State.Enable {
-		return nil
-	}
-	return l.offClock(func() error {
-		if err := l.metrics.Sync(); err != nil {
-			return err
-		}
-		if err := l.Save(); err != nil {
-			return err
-		}
-		l.print("state:   step %d saved in %s", l.step, l.config.StatePath())
-		return nil
-	})
 }
 
 // judge measures the held-out data. After the last step it also says what that
@@ -207,8 +266,11 @@ func (l *loop) judge(ctx context.Context) error {
 		}
 		l.judged = l.step
 		l.print("held-out: step %d  loss: %8.5f  over %s predictions", l.step, e.Loss, groupThousands(float64(e.Predictions), 0))
-		if l.step < l.config.Training.Steps {
-			return nil
+		if err := l.hooks.validated(ctx, l.Trainer, e); err != nil {
+			return err
+		}
+		if l.step < l.config.Training.Steps || l.options.Loss != nil || l.data.own != nil {
+			return nil // the entropy of text says nothing about another loss or dataset
 		}
 		return l.verdict(ctx, e)
 	})
@@ -219,10 +281,8 @@ func (l *loop) stop(ctx context.Context) error {
 	if !l.config.State.Enable {
 		return fmt.Errorf("train: stopped at step %d: %w; nothing was saved, since state.enable is false", l.step, context.Cause(ctx))
 	}
-	if l.saved != l.step {
-		if err := l.save(); err != nil {
-			return err
-		}
+	if err := l.save(ctx); err != nil {
+		return err
 	}
 	return fmt.Errorf("train: %w at step %d of %d (%w); the same command goes on from there", ErrStopped, l.step, l.config.Training.Steps, context.Cause(ctx))
 }

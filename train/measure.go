@@ -37,7 +37,7 @@ func MeasurePeaks(ctx context.Context, c Config, mode string, o Options) ([]Meas
 	if _, err := t.Step(ctx); err != nil { // fills the inputs
 		return nil, err
 	}
-	parts := make([][]Measured, len(t.ranks))
+	parts := make([][]Measured, t.layout.ranks())
 	err = t.together(func(r *rank) (err error) {
 		parts[r.index], err = r.measure(ctx)
 		return err
@@ -67,7 +67,8 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 		machine *graph.Machine
 		losses  *microbatchMachine
 	}{
-		{"first", m.first.Machine, m.first}, {"more", machineOf(m.more), m.more}, {"norm", m.norm, nil},
+		{"first", m.first.Machine, m.first}, {"more", machineOf(m.more), m.more},
+		{"last", machineOf(m.last), m.last}, {"norm", m.norm, nil},
 		{"update", m.update, nil}, {"evaluate", machineOf(m.evaluate), m.evaluate},
 	} {
 		if x.machine == nil {

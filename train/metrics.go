@@ -42,6 +42,31 @@ type Metrics struct {
 	HostSyncs int64 `json:"host_syncs"`
 	// Seconds is the time since the last line.
 	Seconds Float `json:"seconds"`
+	// ExpertLoad is how even the work of experts was in this step, layer by layer; not
+	// there for a model without experts.
+	ExpertLoad []ExpertLoad `json:"expert_load,omitempty"`
+}
+
+// ExpertLoad is how even the work of the experts of a layer was, over all ranks.
+type ExpertLoad struct {
+	// Layer is its fully qualified name, such as "layers.3.moe".
+	Layer string `json:"layer"`
+	// MaxViolation is the load of the busiest expert over the mean, minus 1: 0 is even.
+	MaxViolation Float `json:"max_violation"`
+	// Entropy of the load, as a part of the largest possible: 1 is even, 0 is all on
+	// one expert.
+	Entropy Float `json:"entropy"`
+}
+
+// ValidationMetrics is what is reported about one measurement of held-out data: a line
+// of its own in metrics.jsonl, told from others by its keys.
+type ValidationMetrics struct {
+	// Step is the number of optimizer steps that were made before it.
+	Step int `json:"step"`
+	// Loss is the mean cross-entropy over the predictions, in nats.
+	Loss Float `json:"validation_loss"`
+	// Predictions is the number of labels measured.
+	Predictions int64 `json:"validation_predictions"`
 }
 
 // String is the line on the console, in torchtitan's format:

@@ -12,6 +12,7 @@ import (
 func FuzzMetricsLines(f *testing.F) {
 	f.Add([]byte("{\"step\":1,\"loss\":7.5}\n{\"step\":2,\"loss\":\"NaN\"}\n{\"st"))
 	f.Add([]byte("{\"step\":2}\n{\"step\":1}\n"))
+	f.Add([]byte("{\"step\":2,\"expert_load\":[{\"layer\":\"moe\",\"entropy\":0.5}]}\n{\"step\":2,\"validation_loss\":1,\"validation_predictions\":3}\n{\"step\":3}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var end int64
 		var again []byte
@@ -23,11 +24,17 @@ func FuzzMetricsLines(f *testing.F) {
 				}
 				return
 			}
+			if line.isValidation() && line.Step < line.last.step {
+				t.Fatalf("validation at step %d after step %d", line.Step, line.last.step)
+			}
 			if line.start != end || content[line.end-1] != '\n' {
 				t.Fatalf("line of step %d is [%d, %d), the one before ends at %d", line.Step, line.start, line.end, end)
 			}
 			end = line.end
 			text, err := json.Marshal(line.Metrics)
+			if line.isValidation() {
+				text, err = json.Marshal(line.validation())
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -154,15 +154,59 @@ func TestMetricsResume(t *testing.T) {
 	}
 }
 
+// Lines about held-out data stand among the others and resume with them.
+func TestMetricsValidations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	w, err := train.OpenMetrics(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := train.ValidationMetrics{Step: 15, Loss: 2.5, Predictions: 7}
+	write(w.Write(train.Metrics{Step: 10, Loss: 10. / 3}))
+	write(w.WriteValidation(first))
+	write(w.Write(train.Metrics{Step: 20, Loss: 20. / 3}))
+	write(w.WriteValidation(train.ValidationMetrics{Step: 20, Loss: 1}))
+	if w.WriteValidation(train.ValidationMetrics{Step: 19}) == nil || w.Write(train.Metrics{Step: 20}) == nil {
+		t.Error("a line went back in time")
+	}
+	w.Close()
+	if got := metricsSteps(t, path); !reflect.DeepEqual(got, []int{10, 20}) {
+		t.Errorf("steps %v", got)
+	}
+	writeMetrics(t, path, 15, 16)
+	if got := metricsSteps(t, path); !reflect.DeepEqual(got, []int{10, 16}) {
+		t.Errorf("steps %v after a resume at 15", got)
+	}
+	if got, err := train.ReadValidations(path); err != nil || !reflect.DeepEqual(got, []train.ValidationMetrics{first}) {
+		t.Errorf("%v: %v after a resume at 15", err, got)
+	}
+	// A measurement that is made again, at the end of a run that was finished, is there.
+	if w, err = train.OpenMetrics(path, 15); err != nil {
+		t.Fatal(err)
+	}
+	write(w.WriteValidation(first))
+	write(w.Close())
+	if got, err := train.ReadValidations(path); err != nil || len(got) != 1 {
+		t.Errorf("%v: %v", err, got)
+	}
+}
+
 func TestMetricsErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	for content, want := range map[string]string{
-		"{\"step\":1}\n{\"step\":x}\n":          ":2: invalid character",
-		"{\"step\":1}\n\n{\"step\":2}\n":        ":2: EOF",
-		"{\"step\":1} {}\n":                     ":1: goes on after its end",
-		"{\"step\":2}\n{\"step\":2}\n":          ":2: step 2 after step 2",
-		"{\"step\":1,\"loss\":\"nan\"}\n":       `:1: not a number: "nan"`,
-		"{\"step\":1}\n{\"step\":0}\n{\"st\n\n": ":2: step 0 after step 1",
+		"{\"step\":1}\n{\"step\":x}\n":                       ":2: invalid character",
+		"{\"step\":1}\n\n{\"step\":2}\n":                     ":2: EOF",
+		"{\"step\":1} {}\n":                                  ":1: goes on after its end",
+		"{\"step\":2}\n{\"step\":2}\n":                       ":2: step 2 after step 2",
+		"{\"step\":1,\"loss\":\"nan\"}\n":                    `:1: not a number: "nan"`,
+		"{\"step\":1}\n{\"step\":0}\n{\"st\n\n":              ":2: step 0 after step 1",
+		"{\"step\":2}\n{\"step\":1,\"validation_loss\":1}\n": ":2: validation at step 1 after step 2",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)

@@ -62,11 +62,27 @@ type Inputs struct {
 	// whole optimizer step. A loss is Scale times a sum over tokens, so that the
 	// gradients of microbatches add up to that of the step.
 	Scale graph.Value
+	// Loss is what [Options] has in place of cross-entropy; nil is cross-entropy.
+	Loss Loss
 	// Experts are the ranks that share the experts of every layer; nil if this rank
 	// has all of them.
 	Experts collective.Group
 	// Training is false when held-out data is measured: no dropout then.
 	Training bool
+}
+
+// Loss makes the scalar to minimize of logits [batch, seq_len, vocab]: in.Scale times a
+// sum over the tokens whose in.Labels are not data.Ignore. [nn.CrossEntropy] gives the
+// usual loss of each token. The logits of a microbatch exist as a whole then, which
+// cross-entropy alone does without.
+type Loss func(b *graph.Builder, logits graph.Value, in Inputs) graph.Value
+
+// of binds the loss to the inputs, for models.
+func (l Loss) of(in Inputs) func(b *graph.Builder, logits graph.Value) graph.Value {
+	if l == nil {
+		return nil
+	}
+	return func(b *graph.Builder, logits graph.Value) graph.Value { return l(b, logits, in) }
 }
 
 // families make a model of a family from its flavor.

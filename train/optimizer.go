@@ -7,109 +7,73 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
-// This file holds the ops of the norm and update Programs. They read gradients
-// from scratch variables and write parameters and moments.
+// Optimizer changes parameters by their gradients. [AdamW], [Adam], [SGD] and [Muon]
+// are those that a config can name.
+type Optimizer interface {
+	// Name is what configs and reports call it, such as "AdamW".
+	Name() string
 
-// Names of what an optimizer step keeps in the Store besides the parameters.
-const (
-	gradientPrefix = "gradient."
-	meanPrefix     = "optimizer.exp_avg."
-	squarePrefix   = "optimizer.exp_avg_sq."
-	clipVariable   = "optimizer.clip_factor"
-)
+	// Apply adds to b the nodes that change one parameter: ops that are a
+	// graph.Mutator of it and of what u.State returns, or b.Assign. It is called once
+	// for each parameter when the update Program is built, with a scope of the
+	// parameter's own; it says what it cannot do by b.Fail. The nodes run once in each
+	// optimizer step, after loss and gradient norm were found finite; a step counts
+	// from 1 (graph.Exec.Step).
+	Apply(b *graph.Builder, u Update)
+}
 
-// sumSquares is Σ over inputs Σ x², a float64 scalar: one partial sum an input, added
-// in the order of the inputs.
-type sumSquares struct{}
+// Update is what an Optimizer works with to change one parameter.
+type Update struct {
+	// Parameter is the variable: its name, the Spec of this rank's part and the
+	// Global shape of the whole. With experts on several ranks a stack of matrices
+	// [experts, …] is divided along its first dimension.
+	Parameter *graph.Variable
+	// Value stands for the parameter, Gradient for its gradient of the whole batch,
+	// with the same spec.
+	Value, Gradient graph.Value
+	// ClipFactor is a scalar of the trained dtype that the gradient is to be
+	// multiplied with. It is graph.None where training.max_norm is 0.
+	ClipFactor graph.Value
+	// LearningRate of the step, a float64 scalar on the host: an op may read it as it
+	// runs.
+	LearningRate graph.Value
+}
 
-func (sumSquares) Kind() string           { return "sum_squares" }
-func (sumSquares) Effects() graph.Effects { return 0 }
+// State returns a tensor like the parameter that lasts from step to step, zero at
+// first. It is saved with the state of the run as "optimizer.KIND.PARAMETER".
+func (u Update) State(b *graph.Builder, kind string) graph.Value {
+	return b.StateLike("optimizer."+kind+".", u.Parameter, graph.Zeros)
+}
 
-func (sumSquares) Outputs(in []device.Spec) ([]device.Spec, error) {
-	if len(in) == 0 {
-		return nil, fmt.Errorf("nothing to take the norm of")
+// apply adds op with the inputs parameter, states, gradient, learning rate and, if the
+// gradient is clipped, its factor.
+func (u Update) apply(b *graph.Builder, op graph.Op, states ...graph.Value) {
+	in := append([]graph.Value{u.Value}, states...)
+	in = append(in, u.Gradient, u.LearningRate)
+	if !u.ClipFactor.IsNone() {
+		in = append(in, u.ClipFactor)
 	}
-	for _, s := range in {
-		if !s.DType.IsFloat() || s.DType != in[0].DType {
-			return nil, fmt.Errorf("want floats of one dtype, have %v × %v", in[0], s)
-		}
+	b.Apply(op, in...)
+}
+
+// updateInputs are the inputs of an op that Update.apply added.
+type updateInputs struct {
+	param, gradient, factor device.Tensor // factor is the zero Tensor without clipping
+	states                  []device.Tensor
+	rate                    float64
+}
+
+func inputsOfUpdate(in []device.Tensor, states int) updateInputs {
+	u := updateInputs{param: in[0], states: in[1 : 1+states], gradient: in[1+states], rate: device.Elements[float64](in[2+states])[0]}
+	if len(in) > 3+states {
+		u.factor = in[3+states]
 	}
-	return []device.Spec{device.NewSpec(device.Float64)}, nil
+	return u
 }
 
-func (sumSquares) Workspace(in []device.Spec, _ int) int64 {
-	return int64(len(in)) * int64(device.Float64.Size())
-}
-
-func (sumSquares) Cost(in []device.Spec) graph.Cost {
-	var elements float64
-	for _, s := range in {
-		elements += float64(s.Len())
-	}
-	return graph.Traffic(2*elements, in, nil)
-}
-
-func (sumSquares) Run(x *graph.Exec, out, in []device.Tensor) error {
-	for i, t := range in {
-		x.SumSquares(x.Scratch(int64(i)*int64(device.Float64.Size()), device.Float64), t)
-	}
-	x.Sum(out[0].Reshape(1), x.Scratch(0, device.Float64, len(in)))
-	return nil
-}
-
-// rootSum is the square root of the sum of float64 scalars, in a dtype: the global
-// norm, from the sums of squares of its parts.
-type rootSum struct{ dtype device.DType }
-
-func (rootSum) Kind() string                     { return "global_norm" }
-func (rootSum) Effects() graph.Effects           { return 0 }
-func (rootSum) Cost(in []device.Spec) graph.Cost { return graph.Traffic(2, in, in[:1]) }
-
-func (rootSum) Workspace([]device.Spec, int) int64 { return int64(device.Float64.Size()) }
-
-func (r rootSum) Outputs([]device.Spec) ([]device.Spec, error) {
-	return []device.Spec{device.NewSpec(r.dtype)}, nil
-}
-
-func (rootSum) Run(x *graph.Exec, out, in []device.Tensor) error {
-	total := x.Scratch(0, device.Float64)
-	x.Copy(total, in[0])
-	for _, t := range in[1:] {
-		x.Binary(device.Add, total, total, t)
-	}
-	x.Unary(device.Sqrt, total, total)
-	x.Copy(out[0], total)
-	return nil
-}
-
-// clipFactor is min(1, max / norm).
-type clipFactor struct {
-	graph.Pure
-	max float64
-}
-
-func (clipFactor) Kind() string                                      { return "clip_factor" }
-func (clipFactor) Cost(in []device.Spec) graph.Cost                  { return graph.Traffic(2, in, in) }
-func (c clipFactor) Outputs(in []device.Spec) ([]device.Spec, error) { return in[:1], nil }
-
-func (c clipFactor) Run(x *graph.Exec, out, in []device.Tensor) error {
-	x.ClipFactor(out[0], in[0], c.max)
-	return nil
-}
-
-// adamW updates its inputs parameter, mean and square from gradient, the learning
-// rate (a float64 scalar on the host) and, if there is a sixth input, the factor
-// on the gradient. The time t of the bias correction is the optimizer step.
-type adamW struct {
-	graph.Pure
-	beta1, beta2, eps, weightDecay float64
-}
-
-func (adamW) Kind() string   { return "adamw" }
-func (adamW) Mutates() []int { return []int{0, 1, 2} }
-
-func (adamW) Outputs(in []device.Spec) ([]device.Spec, error) {
-	for _, s := range in[1:4] {
+// updateOutputs are those of an op that Update.apply added.
+func updateOutputs(in []device.Spec, states int) ([]device.Spec, error) {
+	for _, s := range in[1 : 2+states] {
 		if !s.Equal(in[0]) {
 			return nil, fmt.Errorf("parameter, moments and gradient differ: %v × %v", in[0], s)
 		}
@@ -117,19 +81,8 @@ func (adamW) Outputs(in []device.Spec) ([]device.Spec, error) {
 	return graph.TokenOutput(), nil
 }
 
-func (adamW) Cost(in []device.Spec) graph.Cost {
-	return graph.Traffic(15*float64(in[0].Len()), in[:4], in[:3])
-}
-
-func (o adamW) Run(x *graph.Exec, _, in []device.Tensor) error {
-	var factor device.Tensor
-	if len(in) > 5 {
-		factor = in[5]
-	}
-	x.AdamW(in[0], in[1], in[2], in[3], factor, device.AdamW{
-		LearningRate: device.Elements[float64](in[4])[0],
-		Beta1:        o.beta1, Beta2: o.beta2, Epsilon: o.eps, WeightDecay: o.weightDecay,
-		Step: int(x.Step),
-	})
-	return nil
+// updateCost is that of an op that Update.apply added: it reads parameter, states and
+// gradient and writes parameter and states.
+func updateCost(flops float64, in []device.Spec, states int) graph.Cost {
+	return graph.Traffic(flops, in[:2+states], in[:1+states])
 }

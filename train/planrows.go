@@ -29,8 +29,11 @@ type PlanReport struct {
 	Model Model
 	Rows  []PlanRow // in the order none, selective, full
 	// PersistentBytes are held beside the arena in every mode: parameters,
-	// gradients, moments and tables.
+	// gradients, optimizer state and tables.
 	PersistentBytes int64
+	// StateCopyBytes hold the copy of the state while it is written: 0 unless
+	// state.async_mode is "async" or ranks have to bring their parts together.
+	StateCopyBytes int64
 	// Explanation tells for each value of the config's own mode what becomes of
 	// it, and why.
 	Explanation checkpoint.Report
@@ -63,12 +66,12 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 	for _, mode := range []string{"none", "selective", "full"} {
 		of := c
 		of.ActivationCheckpoint.Mode = mode
-		groups, err := localGroups(c.Parallelism)
+		connected, err := newLayout(c.Parallelism).localEnds()
 		if err != nil {
 			return nil, err
 		}
 		store := newStore(dev, c, 0)
-		compiler, err := newCompiler(of, o.Model, store, groups[0])
+		compiler, err := newCompiler(of, o, store, connected[0])
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +81,9 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 		}
 		u := p.usage(of.Training.Microbatches())
 		r.Model, r.PersistentBytes = compiler.model, store.Bytes()
+		if c.State.Enable {
+			r.StateCopyBytes = stagingBytes(store, c.State.async())
+		}
 		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.recomputedFLOPs, u.recomputedPct()})
 		if mode == c.ActivationCheckpoint.Mode {
 			r.Explanation = checkpoint.Explain(p.first.Graph, p.first.Plan)
@@ -106,7 +112,7 @@ func (p *programs) usage(microbatches int) usage {
 		u.executedFLOPs += n * q.ExecutedFLOPs()
 		u.recomputedFLOPs += n * q.RecomputedFLOPs()
 		u.hostSyncs += int(n) * q.HostSyncs()
-		if q == p.first || q == p.more {
+		if p.trains(q) {
 			u.savedBytes = max(u.savedBytes, m.Saved)
 			u.forwardFLOPs += n * q.ForwardFLOPs()
 		}

@@ -11,16 +11,19 @@ import (
 )
 
 // programs are the Programs of a run, on one Store. An optimizer step is first
-// (more for each further microbatch), norm, update. What could stop a step, a
+// (more for each further microbatch, last for the last), norm, update. What could stop a step, a
 // loss or a norm that is not finite, is known before update writes anything.
 type programs struct {
-	// first runs forward and backward on a microbatch and writes the gradients;
-	// more adds to them, and is nil without accumulation.
-	first, more *graph.Program
+	// first runs forward and backward on a microbatch and writes the gradients; more
+	// adds to them, and so does last, which is there only with several ranks: the
+	// Program of the last microbatch brings the gradients of all ranks together. Each
+	// is nil where no microbatch is its.
+	first, more, last *graph.Program
 	// norm computes the global norm of the gradients and the clip factor.
 	norm *graph.Program
-	// update changes parameters and moments.
+	// update changes parameters and moments, with learning rates of its groups.
 	update *graph.Program
+	rates  []rate
 	// evaluate is the forward pass alone; nil without validation.
 	evaluate *graph.Program
 }
@@ -28,7 +31,7 @@ type programs struct {
 // all lists the Programs that are there, in the order in which a step runs them.
 func (p *programs) all() []*graph.Program {
 	var all []*graph.Program
-	for _, q := range []*graph.Program{p.first, p.more, p.norm, p.update, p.evaluate} {
+	for _, q := range []*graph.Program{p.first, p.more, p.last, p.norm, p.update, p.evaluate} {
 		if q != nil {
 			all = append(all, q)
 		}
@@ -40,12 +43,19 @@ func (p *programs) all() []*graph.Program {
 func (p *programs) stepCount(q *graph.Program, microbatches int) int {
 	switch q {
 	case p.more:
-		return microbatches - 1
+		n := microbatches - 1
+		if p.last != nil {
+			n--
+		}
+		return n
 	case p.evaluate:
 		return 0
 	}
 	return 1
 }
+
+// trains reports whether a Program runs forward and backward.
+func (p *programs) trains(q *graph.Program) bool { return q == p.first || q == p.more || q == p.last }
 
 // compiler builds and compiles the Programs of one rank.
 type compiler struct {
@@ -53,7 +63,11 @@ type compiler struct {
 	model  Model
 	dtype  device.DType
 	store  *graph.Store
-	group  collective.Group // nil for a rank alone
+	ends   ends
+	// loss in place of cross-entropy, or nil.
+	loss Loss
+	// optimizer of every parameter in place of those the config names, or nil.
+	optimizer Optimizer
 }
 
 func (c *compiler) compile() (*programs, []string, error) {
@@ -61,18 +75,25 @@ func (c *compiler) compile() (*programs, []string, error) {
 	var warnings []string
 	var parameters []*graph.Variable
 	var err error
-	if p.first, parameters, warnings, err = c.accumulate(false); err != nil {
+	n := c.config.Training.Microbatches()
+	ranks := c.ends.data != nil
+	if p.first, parameters, warnings, err = c.accumulate(false, ranks && n == 1); err != nil {
 		return nil, nil, err
 	}
-	if c.config.Training.Microbatches() > 1 {
-		if p.more, _, _, err = c.accumulate(true); err != nil {
+	if n > 2 || n == 2 && !ranks {
+		if p.more, _, _, err = c.accumulate(true, false); err != nil {
+			return nil, nil, err
+		}
+	}
+	if n > 1 && ranks {
+		if p.last, _, _, err = c.accumulate(true, true); err != nil {
 			return nil, nil, err
 		}
 	}
 	if p.norm, err = c.norm(parameters); err != nil {
 		return nil, nil, err
 	}
-	if p.update, err = c.update(parameters); err != nil {
+	if p.update, p.rates, err = c.update(parameters, p.first.Graph); err != nil {
 		return nil, nil, err
 	}
 	if c.config.Validation.Enable {
@@ -85,8 +106,8 @@ func (c *compiler) compile() (*programs, []string, error) {
 
 // accumulate is forward and backward of one microbatch. The first of a step
 // overwrites the gradients, which the compiler then computes right where they
-// belong; further ones add.
-func (c *compiler) accumulate(add bool) (*graph.Program, []*graph.Variable, []string, error) {
+// belong; further ones add. With reduce the gradients are summed over the ranks.
+func (c *compiler) accumulate(add, reduce bool) (*graph.Program, []*graph.Variable, []string, error) {
 	b := graph.New(c.store)
 	c.model.Build(b, c.inputs(b, true), policies(c.config.ActivationCheckpoint))
 	values := b.Parameters()
@@ -101,6 +122,9 @@ func (c *compiler) accumulate(add bool) (*graph.Program, []*graph.Variable, []st
 			b.Assign(gradient, grads[i])
 		}
 		parameters = append(parameters, c.store.Variable(name))
+	}
+	if reduce {
+		c.reduce(b, parameters)
 	}
 	g, err := b.Graph()
 	if err != nil {
@@ -122,33 +146,30 @@ func (c *compiler) inputs(b *graph.Builder, training bool) Inputs {
 		Positions:     b.Input("positions", device.Int32, rows, columns),
 		DocumentStart: b.Input("document_start", device.Int32, rows, columns),
 		Scale:         b.Input("scale", c.dtype),
-		Experts:       c.group,
+		Loss:          c.loss,
+		Experts:       c.ends.expert,
 		Training:      training,
 	}
 }
 
 // norm leaves the clip factor in a scratch variable for update. The norm itself
-// is the output grad_norm, before clipping. With several ranks it first adds up the
-// gradients of what all of them hold; those of experts are whole where they are.
+// is the output grad_norm, before clipping. Parts of parameters are counted on the ranks
+// that hold them, whole ones once.
 func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
 	b := graph.New(c.store)
 	var shared, own []graph.Value
 	for _, p := range parameters {
 		gradient := b.Variable(c.store.Variable(gradientPrefix + p.Name))
-		switch {
-		case c.group == nil:
-			shared = append(shared, gradient)
-		case slices.Equal(p.Spec.Shape, p.Global):
-			collective.AllReduceState(b, c.group, gradient)
-			shared = append(shared, gradient)
-		default:
+		if divided(p) {
 			own = append(own, gradient)
+		} else {
+			shared = append(shared, gradient)
 		}
 	}
 	scope := b.Scope("optimizer")
 	squares := []graph.Value{scope.Apply(sumSquares{}, shared...)}
 	if len(own) > 0 {
-		squares = append(squares, collective.AllReduce(scope, c.group, scope.Apply(sumSquares{}, own...)).Wait())
+		squares = append(squares, collective.AllReduce(scope, c.ends.expert, scope.Apply(sumSquares{}, own...)).Wait())
 	}
 	norm := scope.Apply(rootSum{dtype: c.dtype}, squares...)
 	b.Output("grad_norm", norm)
@@ -159,36 +180,56 @@ func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
 	return compileBuilt(b)
 }
 
-// update runs AdamW on every parameter. Weight decay applies to all of them, as
-// in torchtitan.
-func (c *compiler) update(parameters []*graph.Variable) (*graph.Program, error) {
+// update changes every parameter by its optimizer, then its moving average. Of first it
+// takes what parameters are used for.
+func (c *compiler) update(parameters []*graph.Variable, first *graph.Graph) (*graph.Program, []rate, error) {
+	assigned, err := c.assign(parameters, rolesOf(first))
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: config: %w", err)
+	}
 	b := graph.New(c.store)
-	lr := b.HostInput("lr", device.Float64)
-	o := c.config.Optimizer
-	op := adamW{beta1: o.Beta1, beta2: o.Beta2, eps: o.Eps, weightDecay: o.WeightDecay}
-	for _, p := range parameters {
-		d, shape := p.Spec.DType, p.Spec.Shape
-		in := []graph.Value{
-			b.Variable(p),
-			b.State(meanPrefix+p.Name, d, graph.Zeros, shape...),
-			b.State(squarePrefix+p.Name, d, graph.Zeros, shape...),
-			b.Variable(c.store.Variable(gradientPrefix + p.Name)),
-			lr,
+	rates := newRates(b, c.config.Optimizer.LR)
+	clip := graph.None
+	if c.config.Training.MaxNorm > 0 {
+		clip = b.Variable(c.store.Variable(clipVariable))
+	}
+	for i, p := range parameters {
+		scope := b.Scope("optimizer", p.Name)
+		assigned[i].optimizer.Apply(scope, Update{
+			Parameter:    p,
+			Value:        b.Variable(p),
+			Gradient:     b.Variable(c.store.Variable(gradientPrefix + p.Name)),
+			ClipFactor:   clip,
+			LearningRate: rates.value(assigned[i].lr),
+		})
+		if decay := c.config.Optimizer.EMADecay; decay > 0 {
+			scope.Apply(movingAverage{decay: decay}, b.Variable(p), b.StateLike(averagePrefix, p, graph.Zeros))
 		}
-		if c.config.Training.MaxNorm > 0 {
-			in = append(in, b.Variable(c.store.Variable(clipVariable)))
-		}
-		b.Scope("optimizer", p.Name).Apply(op, in...)
 	}
 	if m, ok := c.model.(Balanced); ok {
-		moe.Balance(b, c.group, m.BalanceStep())
+		moe.Balance(b, c.ends.data, m.BalanceStep())
 	}
-	return compileBuilt(b)
+	update, err := compileBuilt(b)
+	return update, rates.list, err
+}
+
+// assign gives each parameter its optimizer.
+func (c *compiler) assign(parameters []*graph.Variable, of roles) ([]assignment, error) {
+	if c.optimizer == nil {
+		return c.config.Optimizer.assign(parameters, of)
+	}
+	if len(c.config.Optimizer.Groups) > 0 {
+		return nil, fmt.Errorf("optimizer.groups: the program that trains brings an optimizer of its own, %s; remove the groups", c.optimizer.Name())
+	}
+	return slices.Repeat([]assignment{{c.optimizer, c.config.Optimizer.LR}}, len(parameters)), nil
 }
 
 // evaluate is the forward pass on held-out data.
 func (c *compiler) evaluate() (*graph.Program, error) {
 	b := graph.New(c.store)
+	if c.config.Validation.UseEMA {
+		b.Replace(func(p *graph.Variable) *graph.Variable { return c.store.Variable(averagePrefix + p.Name) })
+	}
 	c.model.Build(b, c.inputs(b, false), policies(c.config.ActivationCheckpoint))
 	return compileBuilt(b)
 }
@@ -202,11 +243,12 @@ func compileBuilt(b *graph.Builder) (*graph.Program, error) {
 }
 
 // newCompiler makes the parts that a config names and checks that they fit.
-func newCompiler(c Config, m Model, store *graph.Store, group collective.Group) (*compiler, error) {
+func newCompiler(c Config, o Options, store *graph.Store, e ends) (*compiler, error) {
 	dtype, err := device.ParseDType(c.Training.DType)
 	if err != nil {
 		return nil, fmt.Errorf("train: config: training.dtype: %w", err)
 	}
+	m := o.Model
 	if m == nil {
 		if m, err = newModel(c, dtype); err != nil {
 			return nil, err
@@ -215,11 +257,11 @@ func newCompiler(c Config, m Model, store *graph.Store, group collective.Group) 
 	if ranks := c.Parallelism.ExpertParallelDegree; ranks > 1 {
 		b, ok := m.(Balanced)
 		if !ok {
-			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must be 1 for %s, which has no experts: %d; set 1", m.Name(), ranks)
+			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must be 1 for %s, which has no experts: %d; set 1, and parallelism.data_parallel_replicate_degree=%d for as many ranks", m.Name(), ranks, ranks*c.Parallelism.DataParallelReplicateDegree)
 		}
 		if b.Experts()%ranks != 0 {
 			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must divide the %d experts of %s: %d; set a divisor", b.Experts(), m.Name(), ranks)
 		}
 	}
-	return &compiler{config: c, model: m, dtype: dtype, store: store, group: group}, nil
+	return &compiler{config: c, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer}, nil
 }

@@ -7,7 +7,10 @@ import (
 
 	"github.com/lethe-go/lethe/attention"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/model/deepseekv3"
 	"github.com/lethe-go/lethe/model/llama3"
+	"github.com/lethe-go/lethe/moe"
 )
 
 // The peak of every Program is what kernels really touch, by an instrument that
@@ -66,5 +69,75 @@ func TestPlanReport(t *testing.T) {
 	}
 	if len(r.Explanation.Filter("layers.0").Lines) == 0 {
 		t.Error("nothing explained about layer 0")
+	}
+}
+
+// replicated is a model with experts on two replicas of two ranks, large enough for its
+// gradients to be sent in several parts, with n microbatches a step.
+func replicated(t *testing.T, n int) (Config, Options) {
+	c := DefaultConfig()
+	c.Job.DumpFolder = t.TempDir()
+	c.Training.Dataset = StringList{"moby_dick"}
+	c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.GlobalBatchSize = 16, 1, n
+	c.Training.Threads = 2
+	c.State.Enable = false
+	c.Parallelism.DataParallelReplicateDegree, c.Parallelism.ExpertParallelDegree = 2, 2
+	return c, Options{Model: DeepSeekV3("replicated", deepseekv3.Config{Dim: 160, Layers: 3, DenseLayers: 1, Vocab: 1700, Hidden: 160,
+		Heads: 4, QLoRA: 16, KVLoRA: 16, NoPEDims: 8, RoPEDims: 4, ValueDim: 8, RoPE: attention.RoPE{Theta: 1e4},
+		Experts: 4, TopK: 2, ExpertHidden: 200, SharedExperts: 1, Score: moe.Sigmoid, RouteNorm: true, RouteScale: 1,
+		LoadBalance: 1e-3, NormEps: 1e-5, DType: device.Float32})}
+}
+
+// The same holds on every rank while gradients travel beside backward.
+func TestMeasuredPeakOfReplicas(t *testing.T) {
+	for n, programs := range map[int]int{1: 3, 2: 4, 3: 5} {
+		c, o := replicated(t, n)
+		mode := modeNames[n-1]
+		all, err := MeasurePeaks(context.Background(), c, mode, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != 4*programs {
+			t.Errorf("%s: %d programs were measured, want %d of each of 4 ranks", mode, len(all), programs)
+		}
+		for _, m := range all {
+			if m.Peak != m.Predicted || !m.SameLoss {
+				t.Errorf("%+v: want the predicted peak, and the same loss when dead memory is poisoned", m)
+			}
+		}
+	}
+}
+
+// Gradients set out while backward goes on, those of one group on one lane, and are
+// computed where they belong.
+func TestReductionOverlapsBackward(t *testing.T) {
+	c, o := replicated(t, 1)
+	r, err := New(context.Background(), c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	sent := map[graph.Lane]int{}
+	var first, last, join int // steps: the first reduction, the last of backward, the join
+	for _, s := range r.ranks[0].programs.first.Steps {
+		switch {
+		case s.Kind == graph.Run && s.Node.Kind == "all_reduce":
+			sent[s.Lane]++
+			if first == 0 {
+				first = s.Index
+			}
+		case s.Node.Kind == "assign" && !s.Node.Commit:
+			t.Errorf("%s copies a gradient", s.Node.Name)
+		case s.Node.Kind == "join":
+			join = s.Index
+		case s.Node.Phase == graph.Backward && s.Kind == graph.Run:
+			last = s.Index
+		}
+	}
+	if sent["collective data"] < 3 || sent["collective replica"] < 2 || len(sent) != 2 {
+		t.Errorf("reductions by lane: %v, want several of data and of replica", sent)
+	}
+	if first == 0 || !(first < last/2) || !(last < join) {
+		t.Errorf("the first reduction is step %d, the end of backward %d, the join %d", first, last, join)
 	}
 }

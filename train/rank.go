@@ -2,73 +2,63 @@ package train
 
 import (
 	"context"
+	"errors"
+	"io"
 
-	"github.com/lethe-go/lethe/collective"
-	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
-	"github.com/lethe-go/lethe/moe"
 )
 
 // rank is one member of the job: its part of the parameters, its Programs and its
 // sequences of every batch. Ranks of the backend local live in one process and share
 // the device.
 type rank struct {
-	index    int
+	index    int // in the job
 	config   Config
+	layout   layout
 	model    Model
-	group    collective.Group // nil for a rank alone
+	ends     ends
+	totals   *totals
 	store    *graph.Store
-	loader   *data.Loader
+	loader   data.Batches
 	batches  []data.Batch // the microbatches of a step
 	programs *programs
 	machines machines
 	warnings []string
 
-	loss, gradNorm float64 // of the last step; the loss is this rank's part
-	peak           int64   // most bytes alive in the arena since the last report
+	result StepResult // of the last step, the same on every rank
+	peak   int64      // most bytes alive in the arena since the last report
 }
 
 // machines run the programs of the same names.
 type machines struct {
-	first, more, evaluate *microbatchMachine
-	norm, update          *graph.Machine
-	lr                    []float64 // host memory of update's learning rate
-}
-
-// localGroups returns this process's end of the group for every rank, a nil one for a
-// single rank.
-func localGroups(c ParallelismConfig) ([]collective.Group, error) {
-	if c.ExpertParallelDegree == 1 {
-		return []collective.Group{nil}, nil
-	}
-	return local.New(c.ExpertParallelDegree, local.Options{Name: "expert"})
+	first, more, last, evaluate *microbatchMachine
+	norm, update                *graph.Machine
+	rates                       [][]float64 // host memory of update's learning rates
 }
 
 // newStore returns the Store of a rank.
 func newStore(dev device.Device, c Config, index int) *graph.Store {
-	o := graph.StoreOptions{Seed: uint64(c.Training.Seed)}
-	if n := c.Parallelism.ExpertParallelDegree; n > 1 {
-		o.Layout = moe.ExpertLayout{Rank: index, Ranks: n}
-	}
-	return graph.NewStore(dev, o)
+	return graph.NewStore(dev, graph.StoreOptions{Seed: uint64(c.Training.Seed), Layout: newLayout(c.Parallelism).parameters(index)})
 }
 
 // newRank opens the data of a rank and compiles its Programs.
-func newRank(ctx context.Context, t *Trainer, index int, g collective.Group) (*rank, error) {
+func newRank(ctx context.Context, t *Trainer, index int, e ends) (*rank, error) {
 	dev := t.device
 	if t.options.perRank != nil {
 		dev = t.options.perRank(dev)
 	}
-	r := &rank{index: index, config: t.config, group: g, store: newStore(dev, t.config, index)}
-	ranks := t.config.Parallelism.ExpertParallelDegree
+	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, store: newStore(dev, t.config, index)}
 	var err error
-	if r.loader, err = t.data.loader(ctx, t.config.Training, index, ranks); err != nil {
+	if r.totals, err = newTotals(t.device, e.data); err != nil {
+		return nil, err
+	}
+	if r.loader, err = t.data.batches(ctx, t.config.Training, index, t.layout.ranks()); err != nil {
 		return nil, err
 	}
 	r.batches = make([]data.Batch, t.config.Training.Microbatches())
-	c, err := newCompiler(t.config, t.options.Model, r.store, g)
+	c, err := newCompiler(t.config, t.options, r.store, e)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +74,14 @@ func (r *rank) allocate() error {
 	if m.first, err = newMicrobatchMachine(p.first); err != nil {
 		return err
 	}
-	if p.more != nil {
-		if m.more, err = newMicrobatchMachine(p.more); err != nil {
-			return err
+	for _, x := range []struct {
+		machine **microbatchMachine
+		program *graph.Program
+	}{{&m.more, p.more}, {&m.last, p.last}, {&m.evaluate, p.evaluate}} {
+		if x.program == nil {
+			continue
 		}
-	}
-	if p.evaluate != nil {
-		if m.evaluate, err = newMicrobatchMachine(p.evaluate); err != nil {
+		if *x.machine, err = newMicrobatchMachine(x.program); err != nil {
 			return err
 		}
 	}
@@ -100,7 +91,12 @@ func (r *rank) allocate() error {
 	if m.update, err = graph.NewMachine(p.update); err != nil {
 		return err
 	}
-	m.lr = device.Elements[float64](m.update.Input("lr"))
+	for _, x := range p.rates {
+		m.rates = append(m.rates, device.Elements[float64](m.update.Input(x.input)))
+	}
+	if r.config.Metrics.NaNWatch {
+		return r.watch(m.all()...)
+	}
 	return nil
 }
 
@@ -112,6 +108,14 @@ func (r *rank) close() error {
 		}
 	}
 	r.machines = machines{}
+	if r.loader != nil {
+		if err := r.loader.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	if r.totals != nil {
+		r.totals.close()
+	}
 	if err := r.store.Close(); err != nil && first == nil {
 		first = err
 	}
@@ -120,7 +124,7 @@ func (r *rank) close() error {
 
 func (m *machines) all() []*graph.Machine {
 	var all []*graph.Machine
-	for _, x := range []*microbatchMachine{m.first, m.more, m.evaluate} {
+	for _, x := range []*microbatchMachine{m.first, m.more, m.last, m.evaluate} {
 		if x != nil {
 			all = append(all, x.Machine)
 		}
@@ -133,52 +137,101 @@ func (m *machines) all() []*graph.Machine {
 	return all
 }
 
+// step makes this rank's part of an optimizer step, with the schedule's factor on
+// learning rates.
+func (r *rank) step(ctx context.Context, step int, factor float64) error {
+	s := &r.result
+	*s = StepResult{LearningRate: r.config.Optimizer.LR * factor}
+	// Every microbatch is divided by the labels of the whole step, so all of them
+	// are fetched before the first runs.
+	if err := r.fetch(ctx, s); err != nil {
+		return err
+	}
+	if err := r.totals.addCounts(ctx, &s.Tokens, &s.Valid, &s.Padding); err != nil {
+		return err
+	}
+	if s.Valid == 0 {
+		return errors.New("no token of the step has a label; use longer documents or a larger batch")
+	}
+	if err := r.accumulate(ctx, step); err != nil {
+		return err
+	}
+	if err := r.totals.addSums(ctx, &s.Loss); err != nil {
+		return err
+	}
+	if r.config.Training.DType == "float32" {
+		s.Loss = float64(float32(s.Loss))
+	}
+	if err := finite("loss", s.Loss); err != nil {
+		return err
+	}
+	return r.update(ctx, step, factor)
+}
+
 // fetch reads the microbatches of a step and counts their tokens.
 func (r *rank) fetch(ctx context.Context, s *StepResult) error {
 	for i := range r.batches {
-		if err := r.loader.Next(ctx, &r.batches[i]); err != nil {
+		b, c := &r.batches[i], r.config.Training
+		if err := r.loader.Next(ctx, b); err == io.EOF {
+			return errors.New("the data has ended; give more of it, or set training.steps to the steps that are done")
+		} else if err != nil {
 			return err
 		}
-		s.Tokens += len(r.batches[i].Tokens)
-		s.Valid += r.batches[i].Valid
+		if err := b.Check(c.LocalBatchSize, c.SeqLen, r.model.Vocab()); err != nil {
+			return err
+		}
+		s.Tokens += len(b.Tokens)
+		s.Valid += b.Valid
+		s.Padding += b.Padding
 	}
 	return nil
 }
 
-// step makes this rank's part of an optimizer step over valid labels.
-func (r *rank) step(ctx context.Context, step, valid int, lr float64) error {
-	if err := r.accumulate(ctx, step, 1/float64(valid)); err != nil {
-		return err
-	}
-	if err := finite("loss", r.loss); err != nil {
-		return err
-	}
+// update makes the step that the gradients ask for, if their norm is finite.
+func (r *rank) update(ctx context.Context, step int, factor float64) error {
 	options := graph.RunOptions{Step: step}
 	if err := r.machines.norm.Run(ctx, options); err != nil {
 		return err
 	}
-	r.gradNorm = r.machines.norm.Scalar("grad_norm")
-	if err := finite("grad_norm", r.gradNorm); err != nil {
+	r.result.GradNorm = r.machines.norm.Scalar("grad_norm")
+	if err := finite("grad_norm", r.result.GradNorm); err != nil {
 		return err
 	}
-	r.machines.lr[0] = lr
+	for i, x := range r.programs.rates {
+		r.machines.rates[i][0] = x.peak * factor
+	}
 	return r.machines.update.Run(ctx, options)
 }
 
 // accumulate runs forward and backward on all microbatches.
-func (r *rank) accumulate(ctx context.Context, step int, scale float64) error {
-	r.loss = 0
-	m := r.machines.first
+func (r *rank) accumulate(ctx context.Context, step int) error {
+	r.result.Loss = 0
+	scale := 1 / float64(r.result.Valid)
 	for i := range r.batches {
+		m := r.machines.of(i, len(r.batches))
 		m.feed(&r.batches[i], scale)
-		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: i}); err != nil {
-			return nonFiniteHint(err)
+		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: r.microbatch(i)}); err != nil {
+			return err
 		}
-		r.loss += m.loss()
+		r.result.Loss += m.loss()
 		if m.dynamic {
 			r.peak = max(r.peak, m.Program().Memory(m.Counts()).Peak)
 		}
-		m = r.machines.more
 	}
 	return nil
 }
+
+// of is the machine that runs microbatch i of n.
+func (m *machines) of(i, n int) *microbatchMachine {
+	switch {
+	case i == 0:
+		return m.first
+	case i == n-1 && m.last != nil:
+		return m.last
+	}
+	return m.more
+}
+
+// microbatch is the number of this rank's i-th among those of all ranks, in the order of
+// the data: random numbers do not depend on the layout.
+func (r *rank) microbatch(i int) int { return i*r.layout.ranks() + r.index }

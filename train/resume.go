@@ -1,76 +1,111 @@
 package train
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/lethe-go/lethe/data"
 )
 
 // stateFolder is where the run's states are.
-func (c Config) stateFolder() StateFolder {
-	return StateFolder{Path: c.StatePath(), KeepLatest: c.State.KeepLatestK}
+func (t *Trainer) stateFolder() StateFolder {
+	return StateFolder{Path: t.config.StatePath(), KeepLatest: t.config.State.KeepLatestK, fs: t.options.stateFS}
 }
 
-// Save writes the state: parameters, moments, step and the loader's position.
+// Save writes the state: parameters, moments, step and the loader's position. When it
+// returns nil the state is durable.
 func (t *Trainer) Save() error {
-	if t.failed != nil {
-		return fmt.Errorf("train: an earlier step failed, its state is not worth saving: %w", t.failed)
-	}
-	loader, err := json.Marshal(t.ranks[0].loader.State())
+	t.waitForSave()
+	meta, err := t.stateMeta()
 	if err != nil {
-		return fmt.Errorf("train: state: loader: %w", err)
+		return err
 	}
-	hash, err := t.config.Hash()
+	tensors, err := t.shards.gather(false)
 	if err != nil {
-		return fmt.Errorf("train: state: config: %w", err)
+		return err
 	}
-	meta := StateMeta{Step: t.step, KernelLevel: t.device.Level(), ConfigHash: hash, Loader: loader}
-	warnings, err := t.config.stateFolder().Save(meta, newShards(t.ranks).gather())
+	warnings, err := t.stateFolder().Save(meta, tensors)
 	if err != nil {
 		return err
 	}
 	t.warn(warnings...)
-	t.saved = t.step
+	t.noteSaved(meta.Step)
 	return nil
 }
 
-// resume loads the newest state, if there is one.
-func (t *Trainer) resume() error {
-	if !t.config.State.Enable {
-		return nil
+func (t *Trainer) noteSaved(step int) {
+	t.saved, t.newest = step, max(t.newest, step)
+}
+
+// stateMeta is what is saved besides tensors.
+func (t *Trainer) stateMeta() (StateMeta, error) {
+	if t.failed != nil {
+		return StateMeta{}, fmt.Errorf("train: an earlier step failed, its state is not worth saving: %w", t.failed)
 	}
-	state, skipped, err := t.config.stateFolder().LoadLatest()
+	loader, err := t.ranks[0].loader.AppendState(nil)
+	if err != nil {
+		return StateMeta{}, fmt.Errorf("train: state: loader: %w", err)
+	}
+	hash, err := t.config.Hash()
+	if err != nil {
+		return StateMeta{}, fmt.Errorf("train: state: config: %w", err)
+	}
+	return StateMeta{Step: t.step, KernelLevel: t.device.Level(), ConfigHash: hash, Loader: loader}, nil
+}
+
+// start loads the run's newest state or, if it has none, what it is to start from.
+func (t *Trainer) start() error {
+	resumed, err := t.resume()
+	if err != nil || resumed || t.config.State.InitialLoadPath == "" {
+		return err
+	}
+	return t.initialLoad()
+}
+
+// resume loads the newest state, if there is one.
+func (t *Trainer) resume() (resumed bool, err error) {
+	if !t.config.State.Enable {
+		return false, nil
+	}
+	folder := t.stateFolder()
+	// Listed first: what is saved from now on is another run's.
+	if steps, err := folder.Steps(); err == nil && len(steps) > 0 {
+		t.newest = steps[len(steps)-1]
+	}
+	state, skipped, err := folder.LoadLatest()
 	for _, s := range skipped {
 		t.warn(fmt.Sprintf("%s is not used: %v", s.Path, s.Reason))
 	}
 	if errors.Is(err, ErrNoState) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer state.Close()
 	if err := t.checkState(state); err != nil {
-		return err
+		return false, err
 	}
-	shards := newShards(t.ranks)
-	whole := shards.gather()
+	whole, err := t.shards.gather(false)
+	if err != nil {
+		return false, err
+	}
 	if err := state.Read(whole); err != nil {
-		return err
+		return false, err
 	}
-	shards.scatter(whole)
-	var position data.State
-	if err := json.Unmarshal(state.Loader, &position); err != nil {
-		return fmt.Errorf("train: state: %s: position of the data: %w", state.Path(), err)
-	}
-	for _, r := range t.ranks {
-		if err := r.loader.Restore(position); err != nil {
-			return fmt.Errorf("train: state: %s: %w", state.Path(), err)
-		}
+	t.shards.scatter(whole)
+	if err := t.restoreLoaders(state); err != nil {
+		return false, err
 	}
 	t.step, t.saved = state.Step, state.Step
+	return true, nil
+}
+
+// restoreLoaders brings the data of every rank to the place where the state was saved.
+func (t *Trainer) restoreLoaders(s *State) error {
+	for _, r := range t.ranks {
+		if err := r.loader.Restore(s.Loader); err != nil {
+			return fmt.Errorf("train: state: %s: %w", s.Path(), err)
+		}
+	}
 	return nil
 }
 
@@ -87,10 +122,14 @@ func (t *Trainer) checkState(s *State) error {
 		}
 		t.warn(fmt.Sprintf("%s was saved with another config: training goes on from it with the new one; give another job.dump_folder to start anew", s.Path()))
 	}
+	t.warnOfLevel(s)
+	return nil
+}
+
+func (t *Trainer) warnOfLevel(s *State) {
 	if level := t.device.Level(); level != s.KernelLevel {
 		t.warn(fmt.Sprintf("%s was computed with %s kernels, this device has %s: training goes on, but not bit for bit as it would have", s.Path(), s.KernelLevel, level))
 	}
-	return nil
 }
 
 // warn tells the user of doubts.

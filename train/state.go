@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/internal/atomicfile"
@@ -52,7 +54,8 @@ type StateFolder struct {
 	// KeepLatest is how many states Save leaves; 0 keeps all.
 	KeepLatest int
 
-	fs atomicfile.FS // nil is the operating system's
+	fs   atomicfile.FS // nil is the operating system's
+	pace *pacer        // of writing; nil is full speed
 }
 
 // ErrNoState is returned by [StateFolder.LoadLatest] if there is nothing to
@@ -90,7 +93,7 @@ func (f StateFolder) Save(meta StateMeta, tensors []Tensor) (warnings []string, 
 	if err != nil {
 		return nil, fail(err)
 	}
-	if err := writeState(dir, meta, tensors); err != nil {
+	if err := f.writeState(dir, meta, tensors); err != nil {
 		// Room on a full disk matters more than what a failed clean-up says.
 		_ = dir.Abort()
 		return nil, fail(err)
@@ -101,11 +104,11 @@ func (f StateFolder) Save(meta StateMeta, tensors []Tensor) (warnings []string, 
 	return f.prune(fs, meta.Step), nil
 }
 
-func writeState(dir *atomicfile.Dir, meta StateMeta, tensors []Tensor) error {
+func (f StateFolder) writeState(dir *atomicfile.Dir, meta StateMeta, tensors []Tensor) error {
 	index := stateIndex{Version: stateVersion, StateMeta: meta}
 	err := dir.WriteFile(tensorFile, func(w io.Writer) error {
 		var err error
-		index.Files, index.Tensors, err = writeTensors(w, tensors)
+		index.Files, index.Tensors, err = f.writeTensors(w, tensors)
 		return err
 	})
 	if err != nil {
@@ -122,43 +125,53 @@ func writeState(dir *atomicfile.Dir, meta StateMeta, tensors []Tensor) error {
 	})
 }
 
-func writeTensors(w io.Writer, tensors []Tensor) ([]indexedFile, []indexedTensor, error) {
+func (f StateFolder) writeTensors(w io.Writer, tensors []Tensor) ([]indexedFile, []indexedTensor, error) {
 	list := make([]safetensors.Tensor, len(tensors))
-	sums := make(map[string]string, len(tensors))
 	for i, t := range tensors {
 		list[i] = safetensors.Tensor(t)
-		sums[t.Name] = checksum(t.Data)
 	}
-	var header headerWriter
-	header.w = w
-	entries, err := safetensors.Write(&header, list, nil)
+	out := &sumWriter{w: w, pace: f.pace}
+	entries, err := safetensors.Write(out, list, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	file := indexedFile{Name: tensorFile, Bytes: header.bytes, HeaderCRC32C: header.sum}
+	file := indexedFile{Name: tensorFile, Bytes: out.bytes, HeaderCRC32C: formatCRC(out.sums[0])}
 	indexed := make([]indexedTensor, len(entries))
 	for i, e := range entries {
 		indexed[i] = indexedTensor{
 			Name: e.Name, DType: e.DType.String(), Shape: append([]int{}, e.Shape...),
-			File: tensorFile, Offset: e.Offset, Bytes: e.Bytes, CRC32C: sums[e.Name],
+			File: tensorFile, Offset: e.Offset, Bytes: e.Bytes, CRC32C: formatCRC(out.sums[1+i]),
 		}
 	}
 	return []indexedFile{file}, indexed, nil
 }
 
-// headerWriter counts bytes and sums the first write, which is the header.
-type headerWriter struct {
+// sumWriter passes on what it is given in pieces, and keeps the checksum of every call:
+// safetensors.Write makes one for the header and then one for each tensor.
+type sumWriter struct {
 	w     io.Writer
+	pace  *pacer
 	bytes int64
-	sum   string
+	sums  []uint32
 }
 
-func (h *headerWriter) Write(p []byte) (int, error) {
-	if h.bytes == 0 {
-		h.sum = checksum(p)
+// pieceBytes is small enough that the kernel copies what the checksum has brought into
+// the cache, and that the goroutine does not hold a processor for long.
+const pieceBytes = 256 << 10
+
+func (s *sumWriter) Write(p []byte) (n int, err error) {
+	var sum uint32
+	for n < len(p) && err == nil {
+		start := time.Now()
+		piece := p[n:min(n+pieceBytes, len(p))]
+		sum = crc32.Update(sum, castagnoli, piece)
+		var k int
+		k, err = s.w.Write(piece)
+		n += k
+		s.pace.rest(time.Since(start))
 	}
-	n, err := h.w.Write(p)
-	h.bytes += int64(n)
+	s.sums = append(s.sums, sum)
+	s.bytes += int64(n)
 	return n, err
 }
 

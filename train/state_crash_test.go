@@ -50,15 +50,15 @@ func checkLatest(f StateFolder, size int) (step int, skipped []Skipped, err erro
 	return s.Step, skipped, nil
 }
 
-// TestSaveCrashMatrix fails, fills the disk, kills and cuts the power at every
-// file operation of a save that also deletes an old state.
+// TestSaveCrashMatrix fails, fills the disk, makes it read-only, kills and cuts the power
+// at every file operation of a save that also deletes an old state.
 func TestSaveCrashMatrix(t *testing.T) {
 	t.Parallel()
 	const size = 3
 	for _, saved := range []int{2, 3} { // a new step, or one that has a state
 		var count int
 		for at := 0; at == 0 || at <= count+1; at++ {
-			for _, mode := range []crashfs.Mode{crashfs.Fail, crashfs.Full, crashfs.Kill, crashfs.PowerLoss} {
+			for _, mode := range []crashfs.Mode{crashfs.Fail, crashfs.Full, crashfs.ReadOnly, crashfs.Kill, crashfs.PowerLoss} {
 				for seed := range uint64(3) {
 					if mode != crashfs.PowerLoss && seed > 0 {
 						continue
@@ -89,6 +89,8 @@ func TestSaveCrashMatrix(t *testing.T) {
 						t.Errorf("%s: incomplete under a final name: %v", name, skipped)
 					case saveErr != nil && strings.Contains(saveErr.Error(), "\n"):
 						t.Errorf("%s: error has several lines: %v", name, saveErr)
+					case saveErr != nil && mode < crashfs.Kill && !strings.Contains(saveErr.Error(), filepath.Join(f.Path, "step-")) && !strings.Contains(saveErr.Error(), "sync "+f.Path):
+						t.Errorf("%s: error does not name the file: %v", name, saveErr)
 					}
 					// The next save cleans up.
 					f.fs = &crashfs.FS{}
@@ -104,6 +106,40 @@ func TestSaveCrashMatrix(t *testing.T) {
 		}
 		if count < 10 {
 			t.Errorf("a save has only %d operations", count)
+		}
+	}
+}
+
+// TestSaveCrashSeries lets one crash follow another: whatever the last one left, some
+// state loads, none older than what was called saved, and none that is not whole.
+func TestSaveCrashSeries(t *testing.T) {
+	t.Parallel()
+	const size = 3
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		f := StateFolder{Path: filepath.Join(t.TempDir(), "state"), KeepLatest: 1 + int(seed%3)}
+		saved, history := 0, ""
+		for step := 1; step <= 12; step++ {
+			fs := &crashfs.FS{At: random.IntN(40), Mode: crashfs.Mode(random.IntN(5)), Seed: random.Uint64()}
+			f.fs = fs
+			_, saveErr := f.Save(StateMeta{Step: step}, stepTensors(step, size))
+			if saveErr == nil {
+				saved = step
+				if fs.Mode == crashfs.PowerLoss {
+					fs.LosePower()
+				}
+			}
+			history += fmt.Sprintf("step %d: %v at operation %d: %v\n", step, fs.Mode, fs.At, saveErr)
+			loaded, skipped, err := checkLatest(f, size)
+			if errors.Is(err, ErrNoState) && saved == 0 {
+				continue
+			}
+			if err != nil || loaded < saved || len(skipped) > 0 {
+				t.Fatalf("seed %d: step %d was saved, %d loads, skipped %v: %v; after\n%s", seed, saved, loaded, skipped, err, history)
+			}
+			if random.IntN(3) == 0 {
+				step-- // the run goes on from there and saves the step again
+			}
 		}
 	}
 }

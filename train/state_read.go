@@ -175,7 +175,7 @@ func (s *State) Read(tensors []Tensor) error {
 	}
 	for _, info := range s.Tensors() {
 		if !seen[info.Name] {
-			return fmt.Errorf("train: state: %s: holds %s %v%v, which the model does not have; use the config it was trained with", s.path, info.Name, info.DType, info.Shape)
+			return fmt.Errorf("train: state: %s: holds %s %v%v, which the model does not have; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, info.Name, info.DType, info.Shape)
 		}
 	}
 	for _, t := range tensors {
@@ -201,10 +201,10 @@ func (s *State) ReadTensor(t Tensor) error {
 func (s *State) fits(t Tensor) error {
 	info, ok := s.Lookup(t.Name)
 	if !ok {
-		return fmt.Errorf("train: state: %s: has no %s, which the model needs as %v%v; use the config it was trained with", s.path, t.Name, t.DType, t.Shape)
+		return fmt.Errorf("train: state: %s: has no %s, which the model needs as %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, t.Name, t.DType, t.Shape)
 	}
 	if info.DType != t.DType || !slices.Equal(info.Shape, t.Shape) {
-		return fmt.Errorf("train: state: %s: %s is %v%v, the model needs %v%v; use the config it was trained with", s.path, t.Name, info.DType, info.Shape, t.DType, t.Shape)
+		return fmt.Errorf("train: state: %s: %s is %v%v, the model needs %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, t.Name, info.DType, info.Shape, t.DType, t.Shape)
 	}
 	if int64(len(t.Data)) != info.Bytes {
 		return fmt.Errorf("train: state: %s: %s has %d bytes, the slice to fill %d", s.path, t.Name, info.Bytes, len(t.Data))

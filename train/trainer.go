@@ -12,21 +12,39 @@ import (
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/atomicfile"
 )
 
 // Options of a Trainer that are not part of the run's config; the zero value
 // works.
 type Options struct {
-	// Log receives the lines for people; nil discards them.
+	// Log receives the lines for people; nil discards them. Below them Run shows its
+	// progress if Log is a terminal.
 	Log io.Writer
 	// Model to train in place of the one the config names.
 	Model Model
+	// Optimizer of every parameter in place of those the config names. Learning rate,
+	// schedule, clipping and moving average are the config's; groups are refused.
+	Optimizer Optimizer
+	// Dataset in place of the text that the config names.
+	Dataset *Dataset
+	// Loss in place of cross-entropy, for the models of Lethe and those that heed
+	// Inputs.Loss. What is then reported as loss is this one.
+	Loss Loss
 	// Device to train on; nil is the CPU with training.threads threads. The
 	// Trainer closes only a device of its own.
 	Device device.Device
+	// Hooks are called by Run.
+	Hooks []Hook
 
+	// terminalWidth makes Log a terminal of that width, for tests.
+	terminalWidth func() int
 	// perRank puts something between a rank and the device.
 	perRank func(device.Device) device.Device
+	// memory this process may use, in bytes; 0 is what the system says.
+	memory int64
+	// stateFS is what states are written through; nil is the operating system.
+	stateFS atomicfile.FS
 }
 
 // ConfigError is an error that a change of the config, the data or the command
@@ -44,12 +62,16 @@ type Trainer struct {
 	model   Model
 	device  device.Device
 	data    *dataset
-	ranks   []*rank
+	layout  layout
+	ranks   []*rank // those of this process
+	shards  *shards
+	saving  *Saving // the state that is being written, or was
 
 	schedule Schedule
 	warnings []string // doubts about the config and the model
 	step     int      // optimizer steps done
 	saved    int      // step of the newest state on disk, −1 if there is none
+	newest   int      // step of the newest folder of a state that this run knows of, −1 if none
 	failed   error    // of an earlier step
 }
 
@@ -59,7 +81,7 @@ func New(ctx context.Context, c Config, o Options) (*Trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, &ConfigError{err}
 	}
-	t := &Trainer{config: c, options: o, device: o.Device, saved: -1}
+	t := &Trainer{config: c, options: o, device: o.Device, layout: newLayout(c.Parallelism), saved: -1, newest: -1}
 	if t.options.Log == nil {
 		t.options.Log = io.Discard
 	}
@@ -84,33 +106,46 @@ func (t *Trainer) open(ctx context.Context) error {
 	if err := t.openRanks(ctx); err != nil {
 		return &ConfigError{err}
 	}
+	if err := t.fit(); err != nil {
+		return &ConfigError{err}
+	}
 	for _, r := range t.ranks {
 		if err := r.allocate(); err != nil {
 			return err
 		}
 	}
-	return t.resume()
+	t.shards = newShards(t.ranks, t.layout)
+	if s := t.config.State; s.Enable {
+		if err := t.shards.reserve(s.async()); err != nil {
+			return err
+		}
+	}
+	return t.start()
 }
 
 func (t *Trainer) openData(ctx context.Context) error {
 	var err error
-	if t.data, err = openDataset(ctx, t.config.Training.Dataset); err != nil {
+	if t.data, err = openDataset(ctx, t.config, t.options.Dataset); err != nil {
 		return err
 	}
-	if t.config.Validation.Enable {
-		_, err = t.data.heldOutLoader(ctx, t.config.Training, 0, 1)
+	if !t.config.Validation.Enable {
+		return nil
 	}
-	return err
+	heldOut, err := t.data.heldOutBatches(ctx, t.config.Training, 0, 1)
+	if err != nil {
+		return err
+	}
+	return heldOut.Close()
 }
 
 // openRanks compiles the Programs of every rank.
 func (t *Trainer) openRanks(ctx context.Context) error {
-	groups, err := localGroups(t.config.Parallelism)
+	connected, err := t.layout.localEnds()
 	if err != nil {
 		return err
 	}
-	for i, g := range groups {
-		r, err := newRank(ctx, t, i, g)
+	for i, e := range connected {
+		r, err := newRank(ctx, t, i, e)
 		if err != nil {
 			return err
 		}
@@ -118,7 +153,7 @@ func (t *Trainer) openRanks(ctx context.Context) error {
 	}
 	first := t.ranks[0]
 	t.model = first.model
-	if have, want := t.model.Vocab(), t.data.tokenizer.Vocab(); have < want {
+	if have, want := t.model.Vocab(), t.data.vocab(); have < want {
 		return fmt.Errorf("train: %s has a vocabulary of %d, the tokenizer %q needs %d; choose another model.flavor", t.model.Name(), have, t.data.tokenizer.Name(), want)
 	}
 	var doubts []string
@@ -127,8 +162,12 @@ func (t *Trainer) openRanks(ctx context.Context) error {
 	return nil
 }
 
-// Close frees the memory of the run.
+// Close waits for a state that is being written and frees the memory of the run.
 func (t *Trainer) Close() error {
+	t.waitForSave()
+	if t.shards != nil {
+		t.shards.close()
+	}
 	var errs []error
 	for _, r := range t.ranks {
 		errs = append(errs, r.close())
@@ -155,15 +194,15 @@ func (t *Trainer) Steps() int { return t.step }
 type StepResult struct {
 	// Loss is the mean cross-entropy over the valid labels of the step, in nats,
 	// plus what other losses the model has. The microbatches' parts are added in
-	// float64, in order, and the sum is rounded to the trained dtype.
+	// float64, in order, then the ranks', and the sum is rounded to the trained dtype.
 	Loss float64
 	// GradNorm is the L2 norm of the gradient before clipping.
 	GradNorm float64
-	// LearningRate that was applied.
+	// LearningRate that was applied where no group has its own.
 	LearningRate float64
 	// Tokens that went through the model, padding included; Valid of them had a
-	// label.
-	Tokens, Valid int
+	// label, Padding of them were no text.
+	Tokens, Valid, Padding int
 }
 
 // Step makes one optimizer step. A loss or gradient norm that is not finite is
@@ -176,44 +215,20 @@ func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 	r, err := t.makeStep(ctx)
 	if err != nil {
 		t.failed = err
-		return StepResult{}, fmt.Errorf("train: step %d: %w", t.step+1, err)
+		return StepResult{}, t.explain(ctx, fmt.Errorf("train: step %d: %w", t.step+1, err))
 	}
 	t.step++
 	return r, nil
 }
 
 func (t *Trainer) makeStep(ctx context.Context) (StepResult, error) {
-	s := StepResult{LearningRate: t.config.Optimizer.LR * t.schedule.Factor(t.step)}
-	// Every microbatch is divided by the labels of the whole step, so all of them
-	// are fetched before the first runs.
-	for _, r := range t.ranks {
-		if err := r.fetch(ctx, &s); err != nil {
-			return s, err
-		}
+	factor := t.schedule.Factor(t.step)
+	if len(t.ranks) == 1 { // allocates nothing
+		err := t.ranks[0].step(ctx, t.step+1, factor)
+		return t.ranks[0].result, err
 	}
-	if s.Valid == 0 {
-		return s, errors.New("no token of the step has a label; use longer documents or a larger batch")
-	}
-	// The ranks' results are the same on each but for their losses.
-	if err := t.stepRanks(ctx, s.Valid, s.LearningRate); err != nil {
-		return s, err
-	}
-	for _, r := range t.ranks {
-		s.Loss += r.loss
-	}
-	if t.config.Training.DType == "float32" {
-		s.Loss = float64(float32(s.Loss))
-	}
-	s.GradNorm = t.ranks[0].gradNorm
-	return s, finite("loss", s.Loss)
-}
-
-// stepRanks makes the step on every rank. A single rank allocates nothing.
-func (t *Trainer) stepRanks(ctx context.Context, valid int, lr float64) error {
-	if len(t.ranks) == 1 {
-		return t.ranks[0].step(ctx, t.step+1, valid, lr)
-	}
-	return t.together(func(r *rank) error { return r.step(ctx, t.step+1, valid, lr) })
+	err := t.together(func(r *rank) error { return r.step(ctx, t.step+1, factor) })
+	return t.ranks[0].result, err
 }
 
 // together runs f for every rank at once and returns the error that came first in the
@@ -227,7 +242,7 @@ func (t *Trainer) together(f func(r *rank) error) error {
 	for i, r := range t.ranks {
 		running.Go(func() {
 			if errs[i] = f(r); errs[i] != nil {
-				r.group.Abort(fmt.Errorf("rank %d: %w", i, errs[i]))
+				r.ends.abort(fmt.Errorf("rank %d: %w", r.index, errs[i]))
 			}
 		})
 	}
@@ -238,7 +253,7 @@ func (t *Trainer) together(f func(r *rank) error) error {
 		case errors.Is(err, collective.ErrAborted):
 			waited = err
 		case err != nil:
-			return fmt.Errorf("rank %d: %w", i, err)
+			return fmt.Errorf("rank %d: %w", t.ranks[i].index, err)
 		}
 	}
 	return waited
@@ -247,14 +262,7 @@ func (t *Trainer) together(f func(r *rank) error) error {
 // finite refuses what would ruin the parameters.
 func finite(what string, v float64) error {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nonFiniteHint(fmt.Errorf("%s is %v: %w", what, v, graph.ErrNonFinite))
+		return fmt.Errorf("%s is %v: %w", what, v, graph.ErrNonFinite)
 	}
 	return nil
-}
-
-func nonFiniteHint(err error) error {
-	if !errors.Is(err, graph.ErrNonFinite) {
-		return err
-	}
-	return fmt.Errorf("%w; the parameters were not updated and saved states are intact: resume with a lower optimizer.lr or training.max_norm", err)
 }

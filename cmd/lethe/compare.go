@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/lethe-go/lethe/train"
@@ -26,7 +25,7 @@ Example:
 	run: runCompare,
 }
 
-func runCompare(_ context.Context, args []string, out io.Writer) (int, error) {
+func runCompare(_ context.Context, args []string, s streams) (int, error) {
 	for _, a := range args {
 		if strings.HasPrefix(a, "-") {
 			return 0, usagef("unknown option %s: write lethe compare RUN_A RUN_B", a)
@@ -40,7 +39,7 @@ func runCompare(_ context.Context, args []string, out io.Writer) (int, error) {
 		// 1 would say that the runs differ.
 		return 0, &train.ConfigError{Err: err}
 	}
-	fmt.Fprintln(out, r)
+	fmt.Fprintln(s.out, r)
 	if !r.Equal() {
 		return exitFailed, nil
 	}

@@ -30,12 +30,18 @@ type command struct {
 	// usage is the line behind the name, about what it does in one line.
 	usage, about string
 	details      string
-	run          func(ctx context.Context, args []string, out io.Writer) (code int, err error)
+	run          func(ctx context.Context, args []string, s streams) (code int, err error)
+}
+
+// streams are what a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
 }
 
 var commands []command
 
-func init() { commands = []command{trainCommand, planCommand, compareCommand} }
+func init() { commands = []command{trainCommand, planCommand, compareCommand, generateCommand} }
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -50,15 +56,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if !ok {
 		return fail(stderr, unknownCommand(args[0]))
 	}
-	for _, a := range args[1:] {
-		if wantsHelp(a) {
+	for i, a := range args[1:] {
+		if wantsHelp(a) && (i == 0 || a != "help") { // which may be a prompt
 			c.help(stdout)
 			return exitDone
 		}
 	}
 	ctx, stop := notify(stderr)
 	defer stop()
-	code, err := c.run(ctx, args[1:], stdout)
+	code, err := c.run(ctx, args[1:], streams{os.Stdin, stdout, stderr})
 	if err != nil {
 		return fail(stderr, err)
 	}

@@ -39,7 +39,7 @@ Examples:
 	run: runPlan,
 }
 
-func runPlan(ctx context.Context, args []string, out io.Writer) (int, error) {
+func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain"})
 	if err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func runPlan(ctx context.Context, args []string, out io.Writer) (int, error) {
 		return 0, err
 	}
 	if measure {
-		return measurePlan(ctx, out, c)
+		return measurePlan(ctx, s.out, c)
 	}
 	r, err := train.PlanReportFor(c, train.Options{})
 	if err != nil {
@@ -63,11 +63,11 @@ func runPlan(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	switch {
 	case asJSON:
-		return exitDone, printJSON(out, r)
+		return exitDone, printJSON(s.out, r)
 	case explain:
-		return exitDone, printExplanation(out, r, name)
+		return exitDone, printExplanation(s.out, r, name)
 	}
-	return exitDone, printTable(out, r, c)
+	return exitDone, printTable(s.out, r, c)
 }
 
 func printJSON(out io.Writer, r *train.PlanReport) error {
@@ -92,7 +92,11 @@ func printExplanation(out io.Writer, r *train.PlanReport, name string) error {
 func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 	fmt.Fprintf(out, "%s, %d parameters, %s; %d × %d tokens in %d microbatches a step\n", r.Model.Name(), r.Model.Parameters(), c.Training.DType,
 		c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
-	fmt.Fprintf(out, "%d bytes are persistent in every mode: parameters, gradients, moments, tables\n\n", r.PersistentBytes)
+	fmt.Fprintf(out, "%d bytes are persistent in every mode: parameters, gradients, optimizer state, tables\n", r.PersistentBytes)
+	if r.StateCopyBytes > 0 {
+		fmt.Fprintf(out, "%d bytes hold the copy of the state while it is written (state.async_mode)\n", r.StateCopyBytes)
+	}
+	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "mode\tsaved_bytes\tpeak_bytes\tarena_bytes\trecomputed_flops\trecomputed_pct\t")
 	for _, row := range r.Rows {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/lethe-go/lethe/internal/statusline"
 )
 
 // notify returns a context that the first SIGINT or SIGTERM ends, with the
@@ -16,14 +18,19 @@ func notify(stderr io.Writer) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
+	erase := "" // the progress bar
+	if _, ok := statusline.Terminal(stderr); ok {
+		erase = statusline.Erase
+	}
 	go func() {
 		for first := true; ; first = false {
 			select {
 			case s := <-signals:
 				if !first {
+					io.WriteString(stderr, erase)
 					os.Exit(exitFailed)
 				}
-				fmt.Fprintf(stderr, "lethe: %v: stopping after this step; a second signal ends at once, without saving\n", s)
+				fmt.Fprintf(stderr, erase+"lethe: %v: stopping after this step; a second signal ends at once, without saving\n", s)
 				cancel(fmt.Errorf("signal: %v", s))
 			case <-done:
 				return

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/lethe-go/lethe/train"
 )
@@ -12,7 +11,9 @@ var trainCommand = command{
 	usage: "--config FILE [--section.key=value …]",
 	about: "train a model; resume if a state exists",
 	details: `Writes to job.dump_folder: config.toml, metrics.jsonl with a line for every
-logged step, and states. If there is a state, training goes on from the newest
+logged step, states and, if the config says so, event files for TensorBoard
+(metrics.enable_tensorboard) and traces for Perfetto (profiling.enable_profiling).
+On a terminal a bar shows the progress below the lines. If there is a state, training goes on from the newest
 complete one. SIGINT and SIGTERM end it after the step, with the state saved.
 
 Every key of the config can be overridden.
@@ -25,7 +26,7 @@ Examples:
 	run: runTrain,
 }
 
-func runTrain(ctx context.Context, args []string, out io.Writer) (int, error) {
+func runTrain(ctx context.Context, args []string, s streams) (int, error) {
 	a, err := parseConfigArgs(args, nil, nil)
 	if err != nil {
 		return 0, err
@@ -34,7 +35,7 @@ func runTrain(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	t, err := train.New(ctx, c, train.Options{Log: out})
+	t, err := train.New(ctx, c, train.Options{Log: s.out})
 	if err != nil {
 		return 0, err
 	}

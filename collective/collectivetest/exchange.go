@@ -53,7 +53,7 @@ type side struct {
 
 func newSide(d device.DType, size, columns, most int, extents ...int) *side {
 	room := append([]int{size * columns * most}, extents...)
-	return &side{tensor(d, room...), tensor(d, room...), tensor(device.Int32, size, columns), tensor(device.Int32, size, columns), most}
+	return &side{Tensor(d, room...), Tensor(d, room...), Tensor(device.Int32, size, columns), Tensor(device.Int32, size, columns), most}
 }
 
 // prepare fills the tensors of a rank for a plan.
@@ -130,7 +130,7 @@ func (s suite) equalParts() {
 	groups := s.group(patience)
 	for _, n := range []int{0, 1, 3} {
 		s.must(groups, func(g collective.Group) error {
-			in, out := tensor(device.Int64, s.size*n, 2), tensor(device.Int64, s.size*n, 2)
+			in, out := Tensor(device.Int64, s.size*n, 2), Tensor(device.Int64, s.size*n, 2)
 			for i := range device.Elements[int64](in) {
 				device.Elements[int64](in)[i] = int64(1000*g.Rank() + i)
 			}
@@ -207,7 +207,7 @@ func (s suite) allocations() {
 	}
 	owns := make([]own, s.size)
 	for r := range owns {
-		owns[r] = own{newSide(device.Float32, s.size, 2, 3, 2), tensor(device.Float32, 700), tensor(device.Float32, 7*s.size), tensor(device.Float32, 7)}
+		owns[r] = own{newSide(device.Float32, s.size, 2, 3, 2), Tensor(device.Float32, 700), Tensor(device.Float32, 7*s.size), Tensor(device.Float32, 7)}
 		owns[r].prepare(p, r, 0)
 	}
 	calls := map[string]func(g collective.Group, o *own) error{
@@ -218,13 +218,13 @@ func (s suite) allocations() {
 		"Broadcast":     func(g collective.Group, o *own) error { return g.Broadcast(ctx, o.sum, s.size-1) },
 		"Barrier":       func(g collective.Group, _ *own) error { return g.Barrier(ctx) },
 	}
-	for name, call := range calls {
-		start, done := make([]chan bool, s.size), make(chan error, s.size)
-		for r, g := range groups {
-			start[r] = make(chan bool)
+	for name, call := range inOrder(calls) {
+		start, done := make([]chan bool, len(groups)), make(chan error, len(groups))
+		for i, g := range groups {
+			start[i] = make(chan bool)
 			go func() {
-				for range start[r] {
-					done <- call(g, &owns[r])
+				for range start[i] {
+					done <- call(g, &owns[g.Rank()])
 				}
 			}()
 		}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,18 +18,29 @@ import (
 // call is a collective that one rank makes, odd on the rank that differs.
 type call func(ctx context.Context, g collective.Group, odd bool) error
 
+// inOrder ranges over a table in the same order in every process.
+func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if !yield(name, table[name]) {
+				return
+			}
+		}
+	}
+}
+
 func (s suite) mismatch() {
 	sum := func(ctx context.Context, g collective.Group, d device.DType, shape ...int) error {
-		return g.AllReduce(ctx, tensor(d, shape...))
+		return g.AllReduce(ctx, Tensor(d, shape...))
 	}
 	counts := func(size int, rows ...int32) device.Tensor {
-		t := tensor(device.Int32, size, 1)
+		t := Tensor(device.Int32, size, 1)
 		for i := range device.Elements[int32](t) {
 			device.Elements[int32](t)[i] = rows[i%len(rows)]
 		}
 		return t
 	}
-	for name, c := range map[string]call{
+	for name, c := range inOrder(map[string]call{
 		"kind": func(ctx context.Context, g collective.Group, odd bool) error {
 			if odd {
 				return g.Barrier(ctx)
@@ -34,7 +48,7 @@ func (s suite) mismatch() {
 			return sum(ctx, g, device.Float32, 4)
 		},
 		"gather and scatter": func(ctx context.Context, g collective.Group, odd bool) error {
-			part, whole := tensor(device.Float32, 1), tensor(device.Float32, g.Size())
+			part, whole := Tensor(device.Float32, 1), Tensor(device.Float32, g.Size())
 			if odd {
 				return g.ReduceScatter(ctx, part, whole)
 			}
@@ -66,21 +80,21 @@ func (s suite) mismatch() {
 		},
 		"root": func(ctx context.Context, g collective.Group, odd bool) error {
 			if odd {
-				return g.Broadcast(ctx, tensor(device.Float32, 4), 1)
+				return g.Broadcast(ctx, Tensor(device.Float32, 4), 1)
 			}
-			return g.Broadcast(ctx, tensor(device.Float32, 4), 0)
+			return g.Broadcast(ctx, Tensor(device.Float32, 4), 0)
 		},
 		"width of rows": func(ctx context.Context, g collective.Group, odd bool) error {
 			width := 3
 			if odd {
 				width = 2
 			}
-			in, out := tensor(device.Float32, g.Size(), width), tensor(device.Float32, g.Size(), width)
+			in, out := Tensor(device.Float32, g.Size(), width), Tensor(device.Float32, g.Size(), width)
 			return g.AllToAll(ctx, out, in, counts(g.Size(), 1), counts(g.Size(), 1))
 		},
 		"count sent": func(ctx context.Context, g collective.Group, odd bool) error {
 			n := g.Size()
-			in, out, send := tensor(device.Float32, n, 2), tensor(device.Float32, n, 2), counts(n, 1)
+			in, out, send := Tensor(device.Float32, n, 2), Tensor(device.Float32, n, 2), counts(n, 1)
 			if odd { // one row too many for rank 0, one too few for the last
 				device.Elements[int32](send)[0], device.Elements[int32](send)[n-1] = 2, 0
 			}
@@ -89,27 +103,23 @@ func (s suite) mismatch() {
 		"count received": func(ctx context.Context, g collective.Group, odd bool) error {
 			n := g.Size()
 			receive := counts(n, 1)
-			out := tensor(device.Float32, n, 2)
+			out := Tensor(device.Float32, n, 2)
 			if odd {
-				receive, out = counts(n, 1000), tensor(device.Float32, 1000*n, 2)
+				receive, out = counts(n, 1000), Tensor(device.Float32, 1000*n, 2)
 			}
-			return g.AllToAll(ctx, out, tensor(device.Float32, n, 2), receive, counts(n, 1))
+			return g.AllToAll(ctx, out, Tensor(device.Float32, n, 2), receive, counts(n, 1))
 		},
-	} {
+	}) {
 		for odd := range s.size {
 			groups := s.group(patience)
 			errs := s.each(groups, func(g collective.Group) error { return c(context.Background(), g, g.Rank() == odd) })
-			named := false
-			for r, err := range errs {
-				named = named || errors.Is(err, collective.ErrMismatch)
+			for i, err := range errs {
 				if err != nil && !errors.Is(err, collective.ErrMismatch) && !errors.Is(err, collective.ErrAborted) {
-					s.t.Errorf("%s: rank %d: %v, want ErrMismatch or ErrAborted", name, r, err)
+					s.t.Errorf("%s: rank %d: %v, want ErrMismatch or ErrAborted", name, groups[i].Rank(), err)
 				}
 			}
-			if !named {
-				s.t.Errorf("%s: no rank says that the ranks disagree: %v", name, errs)
-			}
-			s.ended(groups, errs)
+			s.some(name+": says that the ranks disagree", groups, errs, func(err error) bool { return errors.Is(err, collective.ErrMismatch) })
+			s.over(groups) // a rank for which all fits learns of it now
 		}
 	}
 }
@@ -117,7 +127,7 @@ func (s suite) mismatch() {
 // wrongCalls are wrong by themselves, whatever the others do.
 func (s suite) wrongCalls() {
 	two := func(n, m int) device.Tensor {
-		t := tensor(device.Int32, s.size, 1)
+		t := Tensor(device.Int32, s.size, 1)
 		for i := range device.Elements[int32](t) {
 			device.Elements[int32](t)[i] = int32(n)
 		}
@@ -125,44 +135,44 @@ func (s suite) wrongCalls() {
 		return t
 	}
 	ones := two(1, 1)
-	rows := func() device.Tensor { return tensor(device.Float32, s.size, 2) }
-	strided := tensor(device.Float32, 3, s.size).Transpose(0, 1)
-	for name, c := range map[string]call{
+	rows := func() device.Tensor { return Tensor(device.Float32, s.size, 2) }
+	strided := Tensor(device.Float32, 3, s.size).Transpose(0, 1)
+	for name, c := range inOrder(map[string]call{
 		"too few rows to send": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, rows(), tensor(device.Float32, s.size-1, 2), ones, ones)
+			return g.AllToAll(ctx, rows(), Tensor(device.Float32, s.size-1, 2), ones, ones)
 		},
 		"too few rows to receive": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, tensor(device.Float32, s.size-1, 2), rows(), ones, ones)
+			return g.AllToAll(ctx, Tensor(device.Float32, s.size-1, 2), rows(), ones, ones)
 		},
 		"negative count": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, rows(), tensor(device.Float32, s.size-2, 2), ones, two(1, -1))
+			return g.AllToAll(ctx, rows(), Tensor(device.Float32, s.size-2, 2), ones, two(1, -1))
 		},
 		"counts for other ranks": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, rows(), rows(), ones, tensor(device.Int32, s.size+1, 1))
+			return g.AllToAll(ctx, rows(), rows(), ones, Tensor(device.Int32, s.size+1, 1))
 		},
 		"uneven equal parts": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, tensor(device.Float32, s.size+1), tensor(device.Float32, s.size+1), device.Tensor{}, device.Tensor{})
+			return g.AllToAll(ctx, Tensor(device.Float32, s.size+1), Tensor(device.Float32, s.size+1), device.Tensor{}, device.Tensor{})
 		},
 		"other dtype, same bytes": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, tensor(device.Float64, s.size, 1), rows(), ones, ones)
+			return g.AllToAll(ctx, Tensor(device.Float64, s.size, 1), rows(), ones, ones)
 		},
 		"strided rows": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllToAll(ctx, tensor(device.Float32, s.size, 3), strided, ones, ones)
+			return g.AllToAll(ctx, Tensor(device.Float32, s.size, 3), strided, ones, ones)
 		},
 		"strided sum": func(ctx context.Context, g collective.Group, _ bool) error { return g.AllReduce(ctx, strided) },
 		"gather into too little": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllGather(ctx, tensor(device.Float32, s.size), tensor(device.Float32, 2))
+			return g.AllGather(ctx, Tensor(device.Float32, s.size), Tensor(device.Float32, 2))
 		},
 		"gather into another dtype": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.AllGather(ctx, tensor(device.Float32, s.size), tensor(device.Float64, 1))
+			return g.AllGather(ctx, Tensor(device.Float32, s.size), Tensor(device.Float64, 1))
 		},
 		"scatter of too little": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.ReduceScatter(ctx, tensor(device.Float32, 2), tensor(device.Float32, s.size))
+			return g.ReduceScatter(ctx, Tensor(device.Float32, 2), Tensor(device.Float32, s.size))
 		},
 		"no such root": func(ctx context.Context, g collective.Group, _ bool) error {
-			return g.Broadcast(ctx, tensor(device.Float32, 2), s.size)
+			return g.Broadcast(ctx, Tensor(device.Float32, 2), s.size)
 		},
-	} {
+	}) {
 		groups := s.group(patience)
 		errs := s.each(groups, func(g collective.Group) error {
 			if g.Rank() == 1 {
@@ -170,8 +180,10 @@ func (s suite) wrongCalls() {
 			}
 			return g.AllToAll(context.Background(), rows(), rows(), ones, ones)
 		})
-		if errs[1] == nil {
-			s.t.Errorf("%s: is accepted", name)
+		for i, err := range errs {
+			if err == nil && groups[i].Rank() == 1 {
+				s.t.Errorf("%s: is accepted", name)
+			}
 		}
 		s.ended(groups, errs)
 	}
@@ -182,23 +194,56 @@ func (s suite) timeout() {
 	groups := s.group(timeout)
 	last := s.size - 1
 	begin := time.Now()
-	errs := s.each(groups[:last], func(g collective.Group) error { return g.AllReduce(context.Background(), tensor(device.Float32, 3)) })
-	if d := time.Since(begin); d < timeout || d > timeout+5*time.Second {
+	errs := s.each(groups, func(g collective.Group) error {
+		if g.Rank() == last {
+			return nil // never comes
+		}
+		return g.AllReduce(context.Background(), Tensor(device.Float32, 3))
+	})
+	if d := time.Since(begin); len(groups) > 0 && groups[0].Rank() != last && (d < timeout || d > timeout+5*time.Second) {
 		s.t.Errorf("the ranks waited %v for one that never came, with a timeout of %v", d, timeout)
 	}
-	named := false
-	for r, err := range errs {
-		switch {
-		case errors.Is(err, collective.ErrTimeout) && strings.Contains(err.Error(), fmt.Sprintf("[%d]", last)):
-			named = true
-		case !errors.Is(err, collective.ErrAborted):
+	named := func(err error) bool {
+		return errors.Is(err, collective.ErrTimeout) && strings.Contains(err.Error(), fmt.Sprintf("[%d]", last))
+	}
+	for i, err := range errs {
+		if r := groups[i].Rank(); r != last && !named(err) && !errors.Is(err, collective.ErrAborted) {
 			s.t.Errorf("rank %d: %v, want ErrTimeout that names rank %d, or ErrAborted", r, err, last)
 		}
 	}
-	if !named {
-		s.t.Errorf("no rank says who is missing: %v", errs)
+	s.some("says who is missing", groups, errs, named)
+	s.comesLate(groups, errs, last)
+	s.ended(groups, errs)
+}
+
+// comesLate has a rank call when the others have given up.
+func (s suite) comesLate(groups []collective.Group, errs []error, rank int) {
+	for i, g := range groups {
+		if g.Rank() == rank {
+			errs[i] = g.AllReduce(context.Background(), Tensor(device.Float32, 3))
+		}
 	}
-	s.ended(groups, append(errs, groups[last].AllReduce(context.Background(), tensor(device.Float32, 3))))
+}
+
+// changedTimeout shortens the deadline of a group that had a long one.
+func (s suite) changedTimeout() {
+	groups := s.group(patience)
+	s.must(groups, func(g collective.Group) error { return g.Barrier(context.Background()) })
+	errs := s.each(groups, func(g collective.Group) error {
+		t, ok := g.(collective.Timed)
+		if !ok {
+			return errors.New("the deadline cannot be changed")
+		}
+		t.SetTimeout(50 * time.Millisecond)
+		if g.Rank() == 0 {
+			return nil // never comes
+		}
+		return g.Barrier(context.Background())
+	})
+	s.some("gives up after the new deadline", groups, errs, func(err error) bool {
+		return errors.Is(err, collective.ErrTimeout) && strings.Contains(err.Error(), "50ms")
+	})
+	s.comesLate(groups, errs, 0)
 }
 
 // slowRank is late by less than the deadline, which counts anew for each collective.
@@ -230,19 +275,21 @@ func (s suite) cancel() {
 				return g.Barrier(ctx)
 			case g.Rank() == s.size-1:
 				return nil // never comes
-			case g.Rank() == 1 && !before:
+			case g.Rank() == 0 && !before:
 				time.AfterFunc(5*time.Millisecond, func() { cancel(cause) })
 				return g.Barrier(ctx)
 			}
 			return g.Barrier(context.Background())
 		})
-		own := 1
+		own := 0
 		if before {
 			own = s.size - 1
 		} else {
-			errs[s.size-1] = groups[s.size-1].Barrier(context.Background())
+			s.some("has the context that ended", groups, errs, func(err error) bool { return errors.Is(err, cause) })
+			s.comesLate(groups, errs, s.size-1)
 		}
-		for r, err := range errs {
+		for i, err := range errs {
+			r := groups[i].Rank()
 			if r == own && !errors.Is(err, cause) {
 				s.t.Errorf("the cancelled rank: %v, want its cause", err)
 			}
@@ -269,7 +316,7 @@ func (s suite) cancelRaces() {
 			if g.Rank() == victim {
 				own = ctx
 			}
-			side, sum := newSide(device.Float32, s.size, 1, 400, 4), tensor(device.Float64, 4000)
+			side, sum := newSide(device.Float32, s.size, 1, 400, 4), Tensor(device.Float64, 4000)
 			for {
 				side.prepare(p, g.Rank(), round)
 				if err := side.exchange(own, g); err != nil {
@@ -287,7 +334,8 @@ func (s suite) cancelRaces() {
 			}
 		})
 		cancel()
-		for rank, err := range errs {
+		for i, err := range errs {
+			rank := groups[i].Rank()
 			if rank == victim && !errors.Is(err, context.Canceled) || rank != victim && !errors.Is(err, collective.ErrAborted) {
 				s.t.Fatalf("rank %d, where rank %d was cancelled: %v", rank, victim, err)
 			}
@@ -299,16 +347,16 @@ func (s suite) abort() {
 	groups := s.group(0)
 	cause := errors.New("out of paper")
 	errs := s.each(groups, func(g collective.Group) error {
-		if g.Rank() == 2 {
+		if g.Rank() == s.size-1 {
 			time.Sleep(2 * time.Millisecond)
 			g.Abort(cause)
 			g.Abort(errors.New("a second cause")) // changes nothing
 		}
-		return g.AllReduce(context.Background(), tensor(device.Float32, 8))
+		return g.AllReduce(context.Background(), Tensor(device.Float32, 8))
 	})
-	for r, err := range errs {
+	for i, err := range errs {
 		if !errors.Is(err, collective.ErrAborted) || !strings.Contains(err.Error(), cause.Error()) || strings.Contains(err.Error(), "second") {
-			s.t.Errorf("rank %d: %v, want ErrAborted because %v", r, err, cause)
+			s.t.Errorf("rank %d: %v, want ErrAborted because %v", groups[i].Rank(), err, cause)
 		}
 	}
 	s.ended(groups, errs)

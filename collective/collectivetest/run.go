@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,15 +14,31 @@ import (
 	"github.com/lethe-go/lethe/collective"
 )
 
-// Open returns the ends of a new group of size ranks, whose collectives fail after the
-// timeout; 0 means never.
+// Open returns the ends of a new group of size ranks that live in this process, whose
+// collectives fail after the timeout; 0 means never.
 type Open func(size int, timeout time.Duration) ([]collective.Group, error)
 
 // Run checks groups of 1 to 5 ranks, each a goroutine.
-func Run(t *testing.T, open func(size int, timeout time.Duration) ([]collective.Group, error)) {
-	for size := 1; size <= 5; size++ {
+func Run(t *testing.T, open Open) {
+	Processes{Open: open, Most: 5, Share: func(own []string) ([]string, error) { return own, nil }}.Run(t)
+}
+
+// Processes are where ranks live that are no goroutines of one process. All of them run
+// the suite at the same time.
+type Processes struct {
+	// Open is called by all; those that are not in a group get no ends.
+	Open Open
+	// Most is the number of processes: the largest group.
+	Most int
+	// Share returns what all processes bring, in their order, once all have called it.
+	Share func(own []string) ([]string, error)
+}
+
+// Run checks groups of 1 to Most ranks, one in each process.
+func (p Processes) Run(t *testing.T) {
+	for size := 1; size <= p.Most; size++ {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
-			s := suite{t, open, size}
+			s := suite{p, t, size}
 			t.Run("AllToAll", s.with(suite.allToAll))
 			t.Run("EqualParts", s.with(suite.equalParts))
 			t.Run("Sums", s.with(suite.sums))
@@ -31,10 +49,14 @@ func Run(t *testing.T, open func(size int, timeout time.Duration) ([]collective.
 			t.Run("Allocations", s.with(suite.allocations))
 		})
 	}
-	s := suite{t, open, 4}
+	if p.Most < 2 {
+		return
+	}
+	s := suite{p, t, min(4, p.Most)}
 	t.Run("Mismatch", s.with(suite.mismatch))
 	t.Run("WrongCalls", s.with(suite.wrongCalls))
 	t.Run("Timeout", s.with(suite.timeout))
+	t.Run("ChangedTimeout", s.with(suite.changedTimeout))
 	t.Run("SlowRankInTime", s.with(suite.slowRank))
 	t.Run("Cancel", s.with(suite.cancel))
 	t.Run("CancelRaces", s.with(suite.cancelRaces))
@@ -44,42 +66,61 @@ func Run(t *testing.T, open func(size int, timeout time.Duration) ([]collective.
 
 // suite is one test of groups of one size.
 type suite struct {
+	Processes
 	t    *testing.T
-	open Open
 	size int
 }
 
 func (s suite) with(f func(suite)) func(*testing.T) {
-	return func(t *testing.T) { f(suite{t, s.open, s.size}) }
+	return func(t *testing.T) { f(suite{s.Processes, t, s.size}) }
 }
 
 // patience is how long a collective may take that must not hang.
 const patience = 30 * time.Second
 
+// group opens one and returns the ends of this process.
 func (s suite) group(timeout time.Duration) []collective.Group {
 	s.t.Helper()
-	groups, err := s.open(s.size, timeout)
+	groups, err := s.Open(s.size, timeout)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if len(groups) != s.size {
-		s.t.Fatalf("%d ends for %d ranks", len(groups), s.size)
+	for _, g := range groups {
+		if g.Rank() < 0 || g.Rank() >= s.size || g.Size() != s.size || g.Name() == "" {
+			s.t.Fatalf("an end says it is rank %d of %d of %q", g.Rank(), g.Size(), g.Name())
+		}
 	}
-	for r, g := range groups {
-		if g.Rank() != r || g.Size() != s.size || g.Name() == "" {
-			s.t.Fatalf("end %d says it is rank %d of %d of %q", r, g.Rank(), g.Size(), g.Name())
+	ranks := s.share(groups, func(g collective.Group) string { return fmt.Sprint(g.Rank()) })
+	slices.Sort(ranks)
+	for r := range s.size {
+		if len(ranks) != s.size || ranks[r] != fmt.Sprint(r) {
+			s.t.Fatalf("the ends are ranks %v of %d", ranks, s.size)
 		}
 	}
 	return groups
 }
 
-// each calls f for every rank at once and returns their errors. A hang fails the test.
+// share collects what f says of every end, in all processes: none goes on before.
+func (s suite) share(groups []collective.Group, f func(g collective.Group) string) []string {
+	s.t.Helper()
+	var own []string
+	for _, g := range groups {
+		own = append(own, f(g))
+	}
+	all, err := s.Share(own)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// each calls f for every end at once and returns their errors. A hang fails the test.
 func (s suite) each(groups []collective.Group, f func(g collective.Group) error) []error {
 	s.t.Helper()
 	errs := make([]error, len(groups))
 	var running sync.WaitGroup
-	for r, g := range groups {
-		running.Go(func() { errs[r] = f(g) })
+	for i, g := range groups {
+		running.Go(func() { errs[i] = f(g) })
 	}
 	done := make(chan struct{})
 	go func() {
@@ -97,9 +138,9 @@ func (s suite) each(groups []collective.Group, f func(g collective.Group) error)
 // must is each without errors.
 func (s suite) must(groups []collective.Group, f func(g collective.Group) error) {
 	s.t.Helper()
-	for r, err := range s.each(groups, f) {
+	for i, err := range s.each(groups, f) {
 		if err != nil {
-			s.t.Fatalf("rank %d: %v", r, err)
+			s.t.Fatalf("rank %d: %v", groups[i].Rank(), err)
 		}
 	}
 }
@@ -107,14 +148,33 @@ func (s suite) must(groups []collective.Group, f func(g collective.Group) error)
 // ended demands an error on every rank, of this call and of the next.
 func (s suite) ended(groups []collective.Group, errs []error) {
 	s.t.Helper()
-	for r, err := range errs {
+	for i, err := range errs {
 		if err == nil {
-			s.t.Errorf("rank %d sees no error", r)
+			s.t.Errorf("rank %d sees no error", groups[i].Rank())
 		}
 	}
-	for r, err := range s.each(groups, func(g collective.Group) error { return g.Barrier(context.Background()) }) {
+	s.over(groups)
+}
+
+// over demands an error of the next call of every rank.
+func (s suite) over(groups []collective.Group) {
+	s.t.Helper()
+	for i, err := range s.each(groups, func(g collective.Group) error { return g.Barrier(context.Background()) }) {
 		if !errors.Is(err, collective.ErrAborted) {
-			s.t.Errorf("rank %d after the end of the group: %v, want ErrAborted", r, err)
+			s.t.Errorf("rank %d after the end of the group: %v, want ErrAborted", groups[i].Rank(), err)
 		}
+	}
+}
+
+// some demands that a rank, in whatever process, has an error for which f holds.
+func (s suite) some(what string, groups []collective.Group, errs []error, f func(error) bool) {
+	s.t.Helper()
+	i := 0
+	said := s.share(groups, func(collective.Group) string {
+		i++
+		return fmt.Sprintf("%t: %v", f(errs[i-1]), errs[i-1])
+	})
+	if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "true") }) {
+		s.t.Errorf("no rank %s: %q", what, said)
 	}
 }

@@ -2,11 +2,12 @@ package collectivetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync/atomic"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
@@ -36,11 +37,11 @@ func fill(t device.Tensor, rank int) {
 
 // sumOf is what the sum over all ranks must be, to the bit.
 func sumOf(d device.DType, size, n int) device.Tensor {
-	sum := tensor(d, n)
+	sum := Tensor(d, n)
 	wide := make([]float64, n)
 	whole := make([]int64, n)
 	for r := range size {
-		t := tensor(d, n)
+		t := Tensor(d, n)
 		fill(t, r)
 		for i := range n {
 			switch d {
@@ -79,7 +80,7 @@ func (s suite) sums() {
 		for _, n := range []int{0, 1, 2, 3, 511, 513, 1500, 5003} {
 			want := sumOf(d, s.size, n)
 			s.must(groups, func(g collective.Group) error {
-				t := tensor(d, n)
+				t := Tensor(d, n)
 				fill(t, g.Rank())
 				if err := g.AllReduce(ctx, t); err != nil {
 					return err
@@ -88,7 +89,7 @@ func (s suite) sums() {
 			})
 			wantParts := sumOf(d, s.size, n*s.size)
 			s.must(groups, func(g collective.Group) error {
-				in, out := tensor(d, s.size, n), tensor(d, n)
+				in, out := Tensor(d, s.size, n), Tensor(d, n)
 				fill(in, g.Rank())
 				if err := g.ReduceScatter(ctx, out, in); err != nil {
 					return err
@@ -116,7 +117,7 @@ func sameBytes(what string, got, want device.Tensor) error {
 func (s suite) unsupportedSums() {
 	for _, d := range []device.DType{device.BFloat16, device.Uint8} {
 		groups := s.group(patience)
-		s.ended(groups, s.each(groups, func(g collective.Group) error { return g.AllReduce(context.Background(), tensor(d, 4)) }))
+		s.ended(groups, s.each(groups, func(g collective.Group) error { return g.AllReduce(context.Background(), Tensor(d, 4)) }))
 	}
 }
 
@@ -125,7 +126,7 @@ func (s suite) allGather() {
 	for _, d := range dtypes {
 		for _, n := range []int{0, 1, 5} {
 			s.must(groups, func(g collective.Group) error {
-				in, out := tensor(d, n, 3), tensor(d, s.size*n, 3)
+				in, out := Tensor(d, n, 3), Tensor(d, s.size*n, 3)
 				for i := range bytes(in) {
 					bytes(in)[i] = mark(g.Rank(), 0, n, i)
 				}
@@ -150,7 +151,7 @@ func (s suite) broadcast() {
 	for root := range s.size {
 		for _, n := range []int{0, 1, 700} {
 			s.must(groups, func(g collective.Group) error {
-				t := tensor(dtypes[root], n)
+				t := Tensor(dtypes[root], n)
 				for i := range bytes(t) {
 					bytes(t)[i] = mark(g.Rank(), root, n, i)
 				}
@@ -168,22 +169,39 @@ func (s suite) broadcast() {
 	}
 }
 
+// barrier compares when the ranks came with when they left, by the clock of a machine on
+// which all of them are.
 func (s suite) barrier() {
+	const rounds = 100
 	groups := s.group(patience)
-	var arrived atomic.Int64
+	came, left := make([][rounds]int64, s.size), make([][rounds]int64, s.size)
 	s.must(groups, func(g collective.Group) error {
-		for round := range 100 {
-			arrived.Add(1)
+		for round := range rounds {
+			came[g.Rank()][round] = time.Now().UnixNano()
 			if err := g.Barrier(context.Background()); err != nil {
 				return err
 			}
-			if n := arrived.Load(); n < int64((round+1)*s.size) {
-				return errors.New("a rank left the barrier before another had come")
-			}
-			if err := g.Barrier(context.Background()); err != nil {
-				return err
-			}
+			left[g.Rank()][round] = time.Now().UnixNano()
 		}
 		return nil
 	})
+	var last, first [rounds]int64
+	for _, said := range s.share(groups, func(g collective.Group) string { return fmt.Sprint(came[g.Rank()], left[g.Rank()]) }) {
+		for round, f := range strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(said)) {
+			t, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if r := round % rounds; round < rounds {
+				last[r] = max(last[r], t)
+			} else if first[r] == 0 || t < first[r] {
+				first[r] = t
+			}
+		}
+	}
+	for r := range rounds {
+		if first[r] < last[r] {
+			s.t.Errorf("a rank left barrier %d before another had come", r)
+		}
+	}
 }

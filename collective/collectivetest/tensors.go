@@ -21,8 +21,8 @@ func (m *memory) Pointer() unsafe.Pointer {
 	return unsafe.Pointer(&m.words[0])
 }
 
-// tensor returns a new tensor of zeros.
-func tensor(d device.DType, shape ...int) device.Tensor {
+// Tensor returns a new one of zeros, on the Go heap.
+func Tensor(d device.DType, shape ...int) device.Tensor {
 	n := int64(device.NewSpec(d, shape...).Bytes())
 	return device.NewTensor(&memory{make([]uint64, (n+7)/8), n}, 0, d, shape...)
 }

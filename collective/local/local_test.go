@@ -1,6 +1,9 @@
 package local_test
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,5 +25,40 @@ func TestSizeAndName(t *testing.T) {
 	groups, err := local.New(1, local.Options{})
 	if err != nil || groups[0].Name() != "local" {
 		t.Errorf("name %q, error %v", groups[0].Name(), err)
+	}
+}
+
+// A group that was aborted works again once it is renewed, whatever the ranks were at.
+func TestRenew(t *testing.T) {
+	ends, err := local.New(3, local.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet := func(absent int) (errs [3]error) {
+		var running sync.WaitGroup
+		for r, g := range ends {
+			running.Go(func() {
+				if r == absent {
+					g.Abort(errors.New("failed"))
+					return
+				}
+				errs[r] = g.Barrier(context.Background())
+			})
+		}
+		running.Wait()
+		return errs
+	}
+	for absent := range 3 {
+		if errs := meet(absent); !errors.Is(errs[(absent+1)%3], collective.ErrAborted) {
+			t.Errorf("without rank %d: %v", absent, errs)
+		}
+		for _, g := range ends {
+			g.(collective.Renewer).Renew()
+		}
+		for range 5 {
+			if errs := meet(-1); errs != [3]error{} {
+				t.Fatalf("after rank %d had failed: %v", absent, errs)
+			}
+		}
 	}
 }

@@ -4,39 +4,79 @@ package cpu
 
 import "unsafe"
 
-func scoreMaximumVector[T float](l level, x []T) (T, bool) {
-	if l == levelGo || !single[T]() {
-		return 0, false
+func attentionMaximum(l level, s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer) {
+	if l == levelAVX2 {
+		attentionMaximumAVX2(s, rows, stride, maximum)
+	} else {
+		attentionMaximumAVX512(s, rows, stride, maximum)
 	}
-	return T(attentionMaximumAVX2(unsafe.Pointer(&x[0]), len(x))), true
 }
 
-func scoreExpVector[T float](l level, x []T, scale, shift T) (T, bool) {
-	if l == levelGo || !single[T]() {
-		return 0, false
+func attentionMaximumHidden(l level, s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer, key int32, lo, hi unsafe.Pointer) {
+	if l == levelAVX2 {
+		attentionMaximumHiddenAVX2(s, rows, stride, maximum, key, lo, hi)
+	} else {
+		attentionMaximumHiddenAVX512(s, rows, stride, maximum, key, lo, hi)
 	}
-	return T(attentionExpAVX2(unsafe.Pointer(&x[0]), len(x), float32(scale), float32(shift))), true
 }
 
-func scoreGradientVector[T float](l level, p, dp []T, scale, shift, delta T) bool {
-	if l == levelGo || !single[T]() {
-		return false
+func attentionExp(l level, s unsafe.Pointer, rows, stride int, shift, sum unsafe.Pointer, factor, floor float32) {
+	if l == levelAVX2 {
+		attentionExpAVX2(s, rows, stride, shift, sum, factor, floor)
+	} else {
+		attentionExpAVX512(s, rows, stride, shift, sum, factor, floor)
 	}
-	attentionGradientAVX2(unsafe.Pointer(&p[0]), unsafe.Pointer(&dp[0]), len(p), float32(scale), float32(shift), float32(delta))
-	return true
 }
 
-// attentionMaximumAVX2 is rowMaximum.
-//
-//go:noescape
-func attentionMaximumAVX2(x unsafe.Pointer, n int) float32
+func attentionGradient(l level, p, dp unsafe.Pointer, rows, blocks, stride int, shift, delta unsafe.Pointer, factor, floor float32) {
+	if l == levelAVX2 {
+		attentionGradientAVX2(p, dp, rows, blocks, stride, shift, delta, factor, floor)
+	} else {
+		attentionGradientAVX512(p, dp, rows, blocks, stride, shift, delta, factor, floor)
+	}
+}
 
-// attentionExpAVX2 is expRow in place and the sum of it.
+// attentionMaximumAVX2 is scoreMaximum over 16 columns. Here and below rows is at
+// least 1 and strides are in bytes.
 //
 //go:noescape
-func attentionExpAVX2(x unsafe.Pointer, n int, scale, shift float32) (sum float32)
+func attentionMaximumAVX2(s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer)
 
-// attentionGradientAVX2 is the loop of scoreGradient behind expRow.
+// attentionMaximumAVX512 has 32 columns, like all of its level.
 //
 //go:noescape
-func attentionGradientAVX2(p, dp unsafe.Pointer, n int, scale, shift, delta float32)
+func attentionMaximumAVX512(s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer)
+
+// attentionMaximumHiddenAVX2 is scoreMaximumHidden.
+//
+//go:noescape
+func attentionMaximumHiddenAVX2(s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer, key int32, lo, hi unsafe.Pointer)
+
+//go:noescape
+func attentionMaximumHiddenAVX512(s unsafe.Pointer, rows, stride int, maximum unsafe.Pointer, key int32, lo, hi unsafe.Pointer)
+
+// attentionExpAVX2 is scoreExp for exp2Factor's results.
+//
+//go:noescape
+func attentionExpAVX2(s unsafe.Pointer, rows, stride int, shift, sum unsafe.Pointer, factor, floor float32)
+
+//go:noescape
+func attentionExpAVX512(s unsafe.Pointer, rows, stride int, shift, sum unsafe.Pointer, factor, floor float32)
+
+// attentionGradientAVX2 is scoreGradient over blocks of 16 columns.
+//
+//go:noescape
+func attentionGradientAVX2(p, dp unsafe.Pointer, rows, blocks, stride int, shift, delta unsafe.Pointer, factor, floor float32)
+
+//go:noescape
+func attentionGradientAVX512(p, dp unsafe.Pointer, rows, blocks, stride int, shift, delta unsafe.Pointer, factor, floor float32)
+
+// attentionCopyAVX2 is copyRows for blocks of 8 columns, at all levels.
+//
+//go:noescape
+func attentionCopyAVX2(dst unsafe.Pointer, dstRow int, src unsafe.Pointer, srcRow, rows, blocks int)
+
+// attentionAddAVX2 is addRows for blocks of 8 columns, at all levels.
+//
+//go:noescape
+func attentionAddAVX2(dst unsafe.Pointer, dstRow int, x unsafe.Pointer, xRow, rows, blocks int, factor float32)

@@ -35,7 +35,7 @@ func attentionBackwardOf[T float](q *queue, tasks *attentionTasks[T],
 	s.check(dout, s.queries, s.heads, s.width)
 	s.check(dquery, s.queries, s.heads, s.queryWidth)
 
-	tasks.delta = attentionDelta[T]{attentionShape: s, delta: delta,
+	tasks.delta = attentionDelta[T]{level: q.dev.level, attentionShape: s, delta: delta,
 		out: viewHeads[T](out), dout: viewHeads[T](dout), dquery: viewHeads[T](dquery)}
 	q.run(s.queryTiles()*s.batch*s.heads, &tasks.delta)
 	tasks.delta = attentionDelta[T]{}
@@ -45,13 +45,15 @@ func attentionBackwardOf[T float](q *queue, tasks *attentionTasks[T],
 	tasks.backward = attentionBackward[T]{q: q, attentionShape: s, delta: delta, lse: statistics[T](&s, lse), scale: T(scale),
 		query: viewHeads[T](query), key: viewHeads[T](key), value: viewHeads[T](value), dout: viewHeads[T](dout),
 		dquery: viewHeads[T](dquery), dkey: viewHeads[T](dkey), dvalue: viewHeads[T](dvalue)}
+	tasks.backward.first, tasks.backward.factor = attentionFactor[T](scale)
 	tasks.backward.run(mask)
 	tasks.backward = attentionBackward[T]{}
 }
 
-// attentionDelta computes delta = Σ dout·out for one tile of queries of one head
-// an iteration (algorithm 2, line 4), and clears dquery, to which key tiles add.
+// attentionDelta computes delta = Σ dout·out for some queries of one head an iteration
+// (algorithm 2, line 4), and clears dquery, to which key tiles add.
 type attentionDelta[T float] struct {
+	level level
 	attentionShape
 	delta             []T
 	out, dout, dquery headView[T]
@@ -61,10 +63,10 @@ func (t *attentionDelta[T]) do(_, i int) {
 	tile, head := i/t.heads%t.queryTiles(), i%t.heads
 	batch := i / t.heads / t.queryTiles()
 	delta := t.delta[(batch*t.heads+head)*t.queries:]
-	for r := tile * queryTile; r < min((tile+1)*queryTile, t.queries); r++ {
+	for r := tile * attentionTile; r < min((tile+1)*attentionTile, t.queries); r++ {
 		o := unsafe.Slice((*T)(t.out.at(batch, r, head)), t.width)
 		do := unsafe.Slice((*T)(t.dout.at(batch, r, head)), t.width)
-		delta[r] = T(dotRow(o, do))
+		delta[r] = T(dotRow(t.level, o, do))
 		clear(unsafe.Slice((*T)(t.dquery.at(batch, r, head)), t.queryWidth))
 	}
 }
@@ -73,29 +75,43 @@ func (t *attentionDelta[T]) do(_, i int) {
 // an iteration: FlashAttention-2, algorithm 2. Its inner loop runs over the
 // query heads of the group and their tiles of queries, in that order.
 //
+// Keys and values are transposed once a task. Tiles of queries and of dout are copied
+// side by side: so they are both rows of a, for scores, and columns of b, for dkey and
+// dvalue.
+//
 // Every iteration also adds to dquery, where the paper uses atomic additions
 // that come in any order. Here tile j of keys waits for the last tile before it
 // that shares the queries, so that a sum has one order. Iterations of earlier
-// tiles have lower numbers and were therefore taken before: a wait ends. Two
-// tiles of keys that run side by side keep one tile of queries apart and hardly
-// ever wait.
+// tiles have lower numbers and were therefore taken before: a wait ends. Workers
+// take tiles of different heads side by side and hardly ever wait.
 type attentionBackward[T float] struct {
 	q *queue
 	attentionShape
-	mask                     queryMask
-	query, key, value, dout  headView[T]
-	dquery, dkey, dvalue     headView[T]
-	lse, delta               []T
-	scale                    T
-	turns                    []int32 // [batch, heads, query tiles]: key tiles that have added to dquery
-	scoresAt, dkeyAt, dvalAt int     // byte offsets into a worker's scratch
+	mask                    queryMask
+	query, key, value, dout headView[T]
+	dquery, dkey, dvalue    headView[T]
+	lse, delta              []T
+	scale, first, factor    T       // and those of attentionFactor
+	turns                   []int32 // [batch, heads, query tiles]: key tiles that have added to dquery
+
+	scoreRow, keyRow, valueRow int // elements between rows in scratch
+	at                         backwardOffsets
 }
 
+// backwardOffsets are byte offsets into a worker's scratch.
+type backwardOffsets struct{ p, dp, query, dout, key, keyPanels, valuePanels, dkey, dvalue, shift int }
+
 func (t *attentionBackward[T]) run(mask device.Mask) {
-	l := scratchLayout{end: gemmScratch}
-	t.scoresAt = take[T](&l, 2*queryTile*keyTile)
-	t.dkeyAt = take[T](&l, keyTile*t.queryWidth)
-	t.dvalAt = take[T](&l, keyTile*t.width)
+	level, l := t.q.dev.level, scratchLayout{}
+	t.scoreRow, t.keyRow, t.valueRow = tileRow[T](level, attentionTile), tileRow[T](level, t.queryWidth), tileRow[T](level, t.width)
+	t.at = backwardOffsets{
+		p: take[T](&l, attentionTile*t.scoreRow), dp: take[T](&l, attentionTile*t.scoreRow),
+		query: take[T](&l, attentionTile*t.keyRow), dout: take[T](&l, attentionTile*max(t.keyRow, t.valueRow)),
+		key:       take[T](&l, attentionTile*t.keyRow),
+		keyPanels: take[T](&l, attentionTile*t.queryWidth), valuePanels: take[T](&l, attentionTile*t.width),
+		dkey: take[T](&l, attentionTile*t.keyRow), dvalue: take[T](&l, attentionTile*t.valueRow),
+		shift: take[T](&l, attentionTile),
+	}
 	spans, turns := spansOf(mask, t.batch, t.queries), t.batch*t.heads*t.queryTiles()
 	spansAt := take[querySpan](&l, spans)
 	turnsAt := take[int32](&l, turns)
@@ -107,90 +123,179 @@ func (t *attentionBackward[T]) run(mask device.Mask) {
 	t.q.run(t.keyTiles()*t.batch*t.keyHeads, t)
 }
 
-// backwardScratch is what a worker holds while it computes one tile of keys.
-type backwardScratch[T float] struct {
-	gemm         []byte
-	p, dp        []T // [queryTile, keyTile]
-	dkey, dvalue []T // [n, Dqk], [n, Dv]
+// backwardTile is what a worker holds while it computes one tile of keys.
+type backwardTile[T float] struct {
+	batch, keyHead, index, keys int // the tile's index and how many keys it has
+
+	p, dp                          unsafe.Pointer // [query, key]
+	query, dout, key, dkey, dvalue unsafe.Pointer // rows
+	keyPanels, valuePanels         unsafe.Pointer // key's and value's panels of columns of b
+	shift                          []T
 }
 
-// do takes the first tiles of keys first: behind a causal mask the most queries
-// see them.
+// do takes as many heads at a time as there are workers, and of those the first tiles
+// first: behind a causal mask the most queries see them.
 func (t *attentionBackward[T]) do(worker, i int) {
-	perTile := t.batch * t.keyHeads
-	tile := i / perTile
-	batch, keyHead := i%perTile/t.keyHeads, i%t.keyHeads
-	first := tile * keyTile
-	n := min(keyTile, t.keys-first)
-
-	scores := scratch[T](t.q, worker, t.scoresAt, 2*queryTile*keyTile)
-	w := backwardScratch[T]{
-		gemm:   scratch[byte](t.q, worker, 0, gemmScratch),
-		p:      scores[:queryTile*keyTile],
-		dp:     scores[queryTile*keyTile:],
-		dkey:   scratch[T](t.q, worker, t.dkeyAt, n*t.queryWidth),
-		dvalue: scratch[T](t.q, worker, t.dvalAt, n*t.width),
+	level, tiles, together := t.q.dev.level, t.keyTiles(), t.q.dev.pool.workers
+	block := i / (tiles * together) * together
+	i -= block * tiles
+	together = min(together, t.batch*t.keyHeads-block)
+	head := block + i%together
+	w := backwardTile[T]{
+		batch: head / t.keyHeads, keyHead: head % t.keyHeads, index: i / together,
+		p: scratchAt(t.q, worker, t.at.p), dp: scratchAt(t.q, worker, t.at.dp),
+		query: scratchAt(t.q, worker, t.at.query), dout: scratchAt(t.q, worker, t.at.dout), key: scratchAt(t.q, worker, t.at.key),
+		dkey: scratchAt(t.q, worker, t.at.dkey), dvalue: scratchAt(t.q, worker, t.at.dvalue),
+		keyPanels: scratchAt(t.q, worker, t.at.keyPanels), valuePanels: scratchAt(t.q, worker, t.at.valuePanels),
+		shift: scratch[T](t.q, worker, t.at.shift, attentionTile),
 	}
-	clear(w.dkey)
-	clear(w.dvalue)
+	first := w.index * attentionTile
+	w.keys = min(attentionTile, t.keys-first)
+	key, value := t.key.at(w.batch, first, w.keyHead), t.value.at(w.batch, first, w.keyHead)
+	copyRows[T](level, w.key, t.keyRow, key, t.key.row, w.keys, t.queryWidth)
+	packLanes[T](level, w.keyPanels, 0, key, t.key.row, w.keys, t.queryWidth)
+	packLanes[T](level, w.valuePanels, 0, value, t.value.row, w.keys, t.width)
+	clearLanes[T](level, w.keyPanels, w.keys, t.queryWidth)
+	clearLanes[T](level, w.valuePanels, w.keys, t.width)
+	clear(slice[T](w.dkey, 0, w.keys*t.keyRow))
+	clear(slice[T](w.dvalue, 0, w.keys*t.valueRow))
+
 	group := t.heads / t.keyHeads
-	for head := keyHead * group; head < (keyHead+1)*group; head++ {
+	for head := w.keyHead * group; head < (w.keyHead+1)*group; head++ {
 		for queries := range t.queryTiles() {
-			if c := t.clip(batch, queries, tile); !c.empty() {
-				t.tile(&w, batch, head, keyHead, queries, tile, c)
+			if c := t.clip(w.batch, queries, w.index); !c.empty() {
+				t.tile(&w, head, queries, c)
 			}
 		}
 	}
-	for r := range n {
-		copy(unsafe.Slice((*T)(t.dkey.at(batch, first+r, keyHead)), t.queryWidth), w.dkey[r*t.queryWidth:])
-		copy(unsafe.Slice((*T)(t.dvalue.at(batch, first+r, keyHead)), t.width), w.dvalue[r*t.width:])
-	}
+	scaleRows[T](level, t.dkey.at(w.batch, first, w.keyHead), t.dkey.row, w.dkey, t.keyRow, w.keys, t.queryWidth, t.scale)
+	copyRows[T](level, t.dvalue.at(w.batch, first, w.keyHead), t.dvalue.row, w.dvalue, t.valueRow, w.keys, t.width)
 }
+
+func (s *attentionShape) queryTiles() int { return ceilDiv(s.queries, attentionTile) }
 
 // clip is what is visible of a pair of tiles.
 func (t *attentionBackward[T]) clip(batch, queries, keys int) tileClip {
-	return t.mask.clip(batch, queries*queryTile, min((queries+1)*queryTile, t.queries), keys*keyTile, (keys+1)*keyTile)
+	first := queries * attentionTile
+	return t.mask.clip(batch, first, min(first+attentionTile, t.queries), keys*attentionTile, min((keys+1)*attentionTile, t.keys))
 }
 
 // tile adds what one pair of tiles gives to all three gradients.
-func (t *attentionBackward[T]) tile(w *backwardScratch[T], batch, head, keyHead, queryIndex, keyIndex int, c tileClip) {
-	level, gemm := t.q.dev.level, unsafe.Pointer(&w.gemm[0])
-	queries, keys, skip := c.queryEnd-c.query, c.keyEnd-c.key, c.key-keyIndex*keyTile
-	p, dp := unsafe.Pointer(&w.p[0]), unsafe.Pointer(&w.dp[0])
-	query, dout := t.query.at(batch, c.query, head), t.dout.at(batch, c.query, head)
-	key, value := t.key.at(batch, c.key, keyHead), t.value.at(batch, c.key, keyHead)
-	dkey, dvalue := unsafe.SliceData(w.dkey[skip*t.queryWidth:]), unsafe.SliceData(w.dvalue[skip*t.width:])
+func (t *attentionBackward[T]) tile(w *backwardTile[T], head, queryIndex int, c tileClip) {
+	level, size := t.q.dev.level, int(unsafe.Sizeof(*new(T)))
+	strip, columns := gemmTileOf[T](level)
+	n := c.queryEnd - c.query
+	copyRows[T](level, w.query, t.keyRow, t.query.at(w.batch, c.query, head), t.query.row, n, t.queryWidth)
+	copyRows[T](level, w.dout, t.valueRow, t.dout.at(w.batch, c.query, head), t.dout.row, n, t.width)
+	query := tileSide{data: w.query, lane: t.keyRow * size, step: size}
+	dout := tileSide{data: w.dout, lane: t.valueRow * size, step: size}
+	queryColumns := tileSide{data: w.query, step: t.keyRow * size, panel: columns * size}
+	doutColumns := tileSide{data: w.dout, step: t.valueRow * size, panel: columns * size}
+	key := tileSide{data: w.keyPanels, step: columns * size, panel: t.queryWidth * columns * size}
+	value := tileSide{data: w.valuePanels, step: columns * size, panel: t.width * columns * size}
+	keyColumns := tileSide{data: w.key, step: t.keyRow * size, panel: columns * size}
+	p, dp := tileSide{data: w.p, lane: t.scoreRow * size, step: size}, tileSide{data: w.dp, lane: t.scoreRow * size, step: size}
+	scoreRow, keyRow, valueRow := t.scoreRow*size, t.keyRow*size, t.valueRow*size
+	strips, keyStrips, panels := ceilDiv(n, strip), ceilDiv(w.keys, strip), ceilDiv(w.keys, columns)
+	wide, high := ceilDiv(t.queryWidth, columns), ceilDiv(t.width, columns)
 
-	gemmTile[T](level, queries, keys, t.queryWidth, query, t.query.row, 1, key, 1, t.key.row, p, keyTile, false, gemm)
-	gemmTile[T](level, queries, keys, t.width, dout, t.dout.row, 1, value, 1, t.value.row, dp, keyTile, false, gemm)
-	t.scores(w, batch, head, c)
-	gemmTile[T](level, keys, t.width, queries, p, 1, keyTile, dout, t.dout.row, 1,
-		unsafe.Pointer(dvalue), t.width, true, gemm)
-	gemmTile[T](level, keys, t.queryWidth, queries, dp, 1, keyTile, query, t.query.row, 1,
-		unsafe.Pointer(dkey), t.queryWidth, true, gemm)
+	if c.whole {
+		tileProduct[T](level, strips, panels, t.queryWidth, query, key, w.p, scoreRow, false)
+		tileProduct[T](level, strips, panels, t.width, dout, value, w.dp, scoreRow, false)
+		t.scores(w, head, c)
+		tileProduct[T](level, keyStrips, high, n, p.turned(), doutColumns, w.dvalue, valueRow, true)
+		tileProduct[T](level, keyStrips, wide, n, dp.turned(), queryColumns, w.dkey, keyRow, true)
+		tileProduct[T](level, strips, wide, w.keys, dp, keyColumns, w.dout, keyRow, false)
+	} else {
+		seen := t.seen(w, c)
+		for j := range panels {
+			// The queries that see a panel are those that see one of its strips, or more.
+			rows := seen.rows(j*columns/strip, ceilDiv((j+1)*columns, strip))
+			if rows.empty() {
+				continue
+			}
+			from, count := rows.from/strip*strip, ceilDiv(rows.to, strip)-rows.from/strip
+			to := (from*t.scoreRow + j*columns) * size
+			tileProduct[T](level, count, 1, t.queryWidth, query.from(from), key.columnsFrom(j), unsafe.Add(w.p, to), scoreRow, false)
+			tileProduct[T](level, count, 1, t.width, dout.from(from), value.columnsFrom(j), unsafe.Add(w.dp, to), scoreRow, false)
+		}
+		t.scores(w, head, c)
+		tileProductOf[T](level, seen.byKey[:keyStrips], high, p.turned(), doutColumns, w.dvalue, valueRow, true)
+		tileProductOf[T](level, seen.byKey[:keyStrips], wide, dp.turned(), queryColumns, w.dkey, keyRow, true)
+		tileProductOf[T](level, seen.byQuery[:strips], wide, dp, keyColumns, w.dout, keyRow, false)
+	}
 
-	turn := &t.turns[(batch*t.heads+head)*t.queryTiles()+queryIndex]
-	t.await(turn, batch, queryIndex, keyIndex)
-	gemmTile[T](level, queries, t.queryWidth, keys, dp, keyTile, 1, key, t.key.row, 1,
-		t.dquery.at(batch, c.query, head), t.dquery.row, true, gemm)
-	atomic.StoreInt32(turn, int32(keyIndex+1))
+	turn := &t.turns[(w.batch*t.heads+head)*t.queryTiles()+queryIndex]
+	t.await(turn, w.batch, queryIndex, w.index)
+	addRows[T](level, t.dquery.at(w.batch, c.query, head), t.dquery.row, w.dout, t.keyRow, n, t.queryWidth, t.scale)
+	atomic.StoreInt32(turn, int32(w.index+1))
+}
+
+// turned exchanges lanes and steps.
+func (s tileSide) turned() tileSide { return tileSide{data: s.data, lane: s.step, step: s.lane} }
+
+// from begins at a lane of a.
+func (s tileSide) from(lane int) tileSide {
+	s.data = unsafe.Add(s.data, lane*s.lane)
+	return s
+}
+
+// columnsFrom begins at a panel of b.
+func (s tileSide) columnsFrom(panel int) tileSide {
+	s.data = unsafe.Add(s.data, panel*s.panel)
+	return s
+}
+
+// tileSeen tells of each strip of keys which queries see any of it, and of each strip
+// of queries which keys they see, counted from the clip's first query and the tile's
+// first key.
+type tileSeen struct{ byKey, byQuery [attentionStrips]between }
+
+func (t *attentionBackward[T]) seen(w *backwardTile[T], c tileClip) (seen tileSeen) {
+	strip, _ := gemmTileOf[T](t.q.dev.level)
+	first := w.index * attentionTile
+	for r, span := range t.mask.rows(w.batch, c.query, c.queryEnd) {
+		lo, hi := span.within(first, first+w.keys)
+		seen.byQuery[r/strip] = seen.byQuery[r/strip].join(lo, hi)
+		for s := lo / strip; s*strip < hi; s++ {
+			seen.byKey[s] = seen.byKey[s].join(r, r+1)
+		}
+	}
+	return seen
+}
+
+// rows is what the strips of keys see together.
+func (s *tileSeen) rows(from, to int) (rows between) {
+	for _, r := range s.byKey[from:min(to, len(s.byKey))] {
+		rows = rows.join(r.from, r.to)
+	}
+	return rows
 }
 
 // scores turns the products q·kᵀ and dout·vᵀ into probabilities and into the
-// gradient of q·kᵀ (lines 11 to 14).
-func (t *attentionBackward[T]) scores(w *backwardScratch[T], batch, head int, c tileClip) {
-	at := (batch*t.heads+head)*t.queries + c.query
-	keys := c.keyEnd - c.key
-	for r, span := range t.mask.rows(batch, c.query, c.queryEnd) {
-		p, dp := w.p[r*keyTile:][:keys], w.dp[r*keyTile:][:keys]
-		lo, hi := span.within(c.key, c.keyEnd)
-		if lo < hi {
-			scoreGradient(t.q.dev.level, p[lo:hi], dp[lo:hi], t.scale, -t.lse[at+r], t.delta[at+r])
+// gradient of q·kᵀ (lines 11 to 14), but for the scale.
+func (t *attentionBackward[T]) scores(w *backwardTile[T], head int, c tileClip) {
+	level := t.q.dev.level
+	_, columns := gemmTileOf[T](level)
+	at, n, panels := (w.batch*t.heads+head)*t.queries+c.query, c.queryEnd-c.query, ceilDiv(w.keys, columns)
+	if t.first != 1 {
+		scaleRows[T](level, w.p, t.scoreRow, w.p, t.scoreRow, n, panels*columns, t.first)
+	}
+	for r := range n {
+		w.shift[r] = t.lse[at+r] / t.factor
+	}
+	scoreGradient(level, w.p, w.dp, n, panels, columns, t.scoreRow, w.shift, t.delta[at:], t.factor)
+	if c.whole {
+		return
+	}
+	first := w.index * attentionTile
+	for r, span := range t.mask.rows(w.batch, c.query, c.queryEnd) {
+		lo, hi := span.within(first, first+w.keys)
+		for _, tile := range [...]unsafe.Pointer{w.p, w.dp} {
+			row := slice[T](tile, r*t.scoreRow, panels*columns)
+			clear(row[:lo])
+			clear(row[hi:])
 		}
-		clear(p[:lo])
-		clear(p[hi:])
-		clear(dp[:lo])
-		clear(dp[hi:])
 	}
 }
 

@@ -2,6 +2,28 @@
 
 package cpu
 
-func scoreMaximumVector[T float](level, []T) (T, bool)           { return 0, false }
-func scoreExpVector[T float](level, []T, T, T) (T, bool)         { return 0, false }
-func scoreGradientVector[T float](level, []T, []T, T, T, T) bool { return false }
+import "unsafe"
+
+func attentionMaximum(level, unsafe.Pointer, int, int, unsafe.Pointer) {
+	panic("cpu: no vector kernels")
+}
+
+func attentionMaximumHidden(level, unsafe.Pointer, int, int, unsafe.Pointer, int32, unsafe.Pointer, unsafe.Pointer) {
+	panic("cpu: no vector kernels")
+}
+
+func attentionExp(level, unsafe.Pointer, int, int, unsafe.Pointer, unsafe.Pointer, float32, float32) {
+	panic("cpu: no vector kernels")
+}
+
+func attentionGradient(level, unsafe.Pointer, unsafe.Pointer, int, int, int, unsafe.Pointer, unsafe.Pointer, float32, float32) {
+	panic("cpu: no vector kernels")
+}
+
+func attentionCopyAVX2(unsafe.Pointer, int, unsafe.Pointer, int, int, int) {
+	panic("cpu: no vector kernels")
+}
+
+func attentionAddAVX2(unsafe.Pointer, int, unsafe.Pointer, int, int, int, float32) {
+	panic("cpu: no vector kernels")
+}

@@ -88,16 +88,19 @@ func (q *queryMask) rows(batch, first, last int) []querySpan {
 	return q.spans[batch*q.batch+first : batch*q.batch+last]
 }
 
-// tileClip is the smallest rectangle of queries [query, queryEnd) and keys
-// [key, keyEnd) that holds all a tile has to show.
-type tileClip struct{ query, queryEnd, key, keyEnd int }
+// tileClip is the interval of queries [query, queryEnd) that see any of a tile's keys,
+// and whether all of them see the whole tile.
+type tileClip struct {
+	query, queryEnd int
+	whole           bool
+}
 
 func (c tileClip) empty() bool { return c.query >= c.queryEnd }
 
-// clip cuts the tile of queries [first, last) and keys [key, keyEnd) to what is
-// visible. The rest is not even multiplied.
-func (q *queryMask) clip(batch, first, last, key, keyEnd int) tileClip {
-	c := tileClip{key: keyEnd, keyEnd: key}
+// clip cuts the tile of queries [first, last) and keys [key, keyEnd) to the queries
+// that see any of it. The rest is not even multiplied.
+func (q *queryMask) clip(batch, first, last, key, keyEnd int) (c tileClip) {
+	c.whole = true
 	for r, s := range q.rows(batch, first, last) {
 		lo, hi := max(int(s.lo), key), min(int(s.hi), keyEnd)
 		if lo >= hi {
@@ -106,8 +109,8 @@ func (q *queryMask) clip(batch, first, last, key, keyEnd int) tileClip {
 		if c.queryEnd == 0 {
 			c.query = first + r
 		}
+		c.whole = c.whole && lo == key && hi == keyEnd && (c.queryEnd == 0 || c.queryEnd == first+r)
 		c.queryEnd = first + r + 1
-		c.key, c.keyEnd = min(c.key, lo), max(c.keyEnd, hi)
 	}
 	return c
 }

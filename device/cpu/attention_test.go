@@ -363,6 +363,70 @@ func TestAttentionMasks(t *testing.T) {
 	}
 }
 
+// Shapes that take ways of their own: decoding steps, whose keys and values are read
+// where they lie; groups of more heads than a task has lanes; queries wider than one
+// pass of the micro-kernel, or of no width; scales that are not positive.
+func TestAttentionShapes(t *testing.T) {
+	q := testQueue(t, 2)
+	rng := rand.New(rand.NewPCG(3, 5))
+	for name, s := range map[string]struct {
+		queries, keys, heads, keyHeads, width, valueWidth int
+		scale                                             float64
+	}{
+		"decode":                 {1, 204, 8, 2, 32, 64, 0.2},
+		"decode, part of a tile": {1, 203, 8, 2, 32, 64, 0.2},
+		"decode, odd widths":     {2, 192, 4, 2, 33, 31, 0.2},
+		"decode, one key head":   {1, 100, 16, 1, 576, 512, 0.05},
+		"many heads":             {3, 110, 200, 1, 8, 8, 0.3},
+		"heads of no multiple":   {50, 110, 5, 1, 16, 16, 0.3},
+		"wide":                   {110, 110, 1, 1, 300, 270, 0.05},
+		"no width":               {20, 30, 2, 1, 0, 16, 1},
+		"scale 0":                {110, 110, 2, 2, 16, 16, 0},
+		"scale below 0":          {110, 110, 2, 2, 16, 16, -0.3},
+	} {
+		c := &attentionCase{
+			q: randomGrid(rng, 1, 2, s.queries, s.heads, s.width), k: randomGrid(rng, 1, 2, s.keys, s.keyHeads, s.width),
+			v: randomGrid(rng, 1, 2, s.keys, s.keyHeads, s.valueWidth), dout: randomGrid(rng, 1, 2, s.queries, s.heads, s.valueWidth),
+			scale: s.scale, mask: device.Mask{Causal: true, Offset: s.keys - s.queries},
+		}
+		for d, bound := range map[device.DType]float64{device.Float64: 1e-12, device.Float32: 2e-5} {
+			r := newAttentionRun(t, d, c, layout{})
+			r.run(q)
+			if err := compare(r.result(), c.naive().result(), bound); err != nil {
+				t.Errorf("%s: %v: %v", name, d, err)
+			}
+			if err := r.checkGuards(); err != nil {
+				t.Errorf("%s: %v: %v", name, d, err)
+			}
+		}
+	}
+}
+
+// A query gives the same bits alone, as a decoding step computes it, and among others.
+func TestAttentionOfOneQuery(t *testing.T) {
+	q := testQueue(t, 1)
+	rng := rand.New(rand.NewPCG(8, 5))
+	const keys, heads, width = 300, 4, 32
+	all := &attentionCase{q: randomGrid(rng, 3, 1, keys, heads, width), k: randomGrid(rng, 1, 1, keys, 2, width),
+		v: randomGrid(rng, 1, 1, keys, 2, width), dout: newGrid(1, keys, heads, width), scale: 0.3, mask: device.Mask{Causal: true}}
+	r := newAttentionRun(t, device.Float32, all, layout{})
+	r.run(q)
+	want := r.values(r.out)
+	for i := 0; i < keys; i += 7 {
+		one := *all
+		row := i * heads * width
+		one.q = grid{1, 1, heads, width, all.q.data[row : row+heads*width]}
+		one.dout, one.mask.Offset = newGrid(1, 1, heads, width), i
+		r := newAttentionRun(t, device.Float32, &one, layout{})
+		q.Attention(r.out, r.lse, r.q, r.k, r.v, r.mask, one.scale)
+		for j, v := range r.values(r.out) {
+			if v != want[row+j] {
+				t.Fatalf("query %d: element %d = %v alone, %v among others", i, j, v, want[row+j])
+			}
+		}
+	}
+}
+
 // Central differences of Σ dout·out agree with the gradient.
 func TestAttentionGradient(t *testing.T) {
 	q := testQueue(t, 1)
@@ -466,31 +530,4 @@ func benchmarkCase(batch, heads, length, width int) *attentionCase {
 	rng := rand.New(rand.NewPCG(1, 1))
 	x := func() grid { return randomGrid(rng, 1, batch, length, heads, width) }
 	return &attentionCase{q: x(), k: x(), v: x(), dout: x(), mask: device.Mask{Causal: true}, scale: 1 / math.Sqrt(float64(width))}
-}
-
-// GFLOP/s count what the mask leaves: two products forward, five backward.
-func BenchmarkAttention(b *testing.B) {
-	for _, s := range []struct{ batch, heads, length, width int }{{2, 16, 1024, 128}, {4, 16, 256, 16}} {
-		c := benchmarkCase(s.batch, s.heads, s.length, s.width)
-		pairs := float64(s.length) * float64(s.length+1) / 2
-		flops := 2 * pairs * float64(s.width*s.batch*s.heads)
-		for workers := 1; workers <= 2; workers++ {
-			r := newAttentionRun(b, device.Float32, c, layout{})
-			q := testQueue(b, workers)
-			r.run(q)
-			name := fmt.Sprintf("%dx%dx%dx%d/workers=%d", s.batch, s.length, s.heads, s.width, workers)
-			b.Run("forward/"+name, func(b *testing.B) {
-				for b.Loop() {
-					q.Attention(r.out, r.lse, r.q, r.k, r.v, r.mask, c.scale)
-				}
-				b.ReportMetric(2*flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			})
-			b.Run("backward/"+name, func(b *testing.B) {
-				for b.Loop() {
-					q.AttentionBackward(r.dq, r.dk, r.dv, r.q, r.k, r.v, r.out, r.lse, r.dout, r.mask, c.scale, r.ws)
-				}
-				b.ReportMetric(5*flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			})
-		}
-	}
 }

@@ -20,6 +20,7 @@ func (q *queue) SumSquares(dst, x device.Tensor) {
 const maxCounts = 256
 
 type sumSquaresTask[T float] struct {
+	level    level
 	x        []T
 	part     int // elements
 	partials [maxCounts]float64
@@ -27,6 +28,7 @@ type sumSquaresTask[T float] struct {
 
 func sumSquares[T float](q *queue, dst, x device.Tensor) {
 	t := &blocks[T](q).sumSquares
+	t.level = q.dev.level
 	t.x = elements[T](x)
 	n := len(t.x)
 	t.part = max(grain, (n+maxCounts-1)/maxCounts)
@@ -42,7 +44,7 @@ func sumSquares[T float](q *queue, dst, x device.Tensor) {
 
 func (t *sumSquaresTask[T]) do(_, i int) {
 	x := t.x[i*t.part : min((i+1)*t.part, len(t.x))]
-	t.partials[i] = dotRow(x, x)
+	t.partials[i] = dotRow(t.level, x, x)
 }
 
 func (q *queue) CountNonFinite(dst, x device.Tensor) {

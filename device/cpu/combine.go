@@ -63,6 +63,7 @@ func (q *queue) CombineRowsBackward(dsrc, dweight, src, position, order, weight,
 
 // combineTask's iterations are blocks of tokens.
 type combineTask[T float] struct {
+	level    level
 	dst, src matrix[T]
 	position []int32
 	weight   []T // or none
@@ -72,7 +73,7 @@ type combineTask[T float] struct {
 func combineRows[T float](q *queue, dst, src, position, weight device.Tensor) {
 	same(dst, src)
 	t := &blocks[T](q).combine
-	*t = combineTask[T]{dst: matrixOf[T](dst), src: matrixOf[T](src), position: elements[int32](position)}
+	*t = combineTask[T]{level: q.dev.level, dst: matrixOf[T](dst), src: matrixOf[T](src), position: elements[int32](position)}
 	if t.dst.rows == 0 {
 		return
 	}
@@ -114,34 +115,18 @@ func (t *combineTask[T]) do(_, task int) {
 			}
 			src := t.src.row(int(t.position[i]))
 			if i == token*t.k {
-				scaledRow(dst, src, weight)
+				scaledRow(t.level, dst, src, weight)
 			} else {
-				addScaledRow(dst, dst, src, weight)
+				addScaledRow(t.level, dst, dst, src, weight)
 			}
 		}
-	}
-}
-
-// scaledRow computes dst = alpha·x.
-func scaledRow[T float](dst, x []T, alpha T) {
-	n := len(dst)
-	x = x[:n]
-	i := 0
-	for ; i <= n-4; i += 4 {
-		d, v := (*[4]T)(dst[i:]), (*[4]T)(x[i:])
-		d[0] = alpha * v[0]
-		d[1] = alpha * v[1]
-		d[2] = alpha * v[2]
-		d[3] = alpha * v[3]
-	}
-	for ; i < n; i++ {
-		dst[i] = alpha * x[i]
 	}
 }
 
 // combineBackwardTask's iterations are blocks of rows of dsrc, then blocks of
 // tokens of dweight.
 type combineBackwardTask[T float] struct {
+	level         level
 	dsrc, src, dy matrix[T]
 	order         []int32
 	weight        []T // or none
@@ -154,7 +139,7 @@ type combineBackwardTask[T float] struct {
 
 func combineRowsBackward[T float](q *queue, dsrc, dweight, src, position, order, weight, dy device.Tensor) {
 	t := &blocks[T](q).combineBackward
-	*t = combineBackwardTask[T]{dy: matrixOf[T](dy)}
+	*t = combineBackwardTask[T]{level: q.dev.level, dy: matrixOf[T](dy)}
 	if t.dy.rows == 0 {
 		return
 	}
@@ -221,7 +206,7 @@ func (t *combineBackwardTask[T]) doRows(task int) {
 		if t.weight != nil {
 			weight = t.weight[i]
 		}
-		scaledRow(t.dsrc.row(row), t.dy.row(i/t.k), weight)
+		scaledRow(t.level, t.dsrc.row(row), t.dy.row(i/t.k), weight)
 	}
 }
 
@@ -229,7 +214,7 @@ func (t *combineBackwardTask[T]) doTokens(task int) {
 	for token := task * t.tokenBlock; token < min(t.dy.rows, (task+1)*t.tokenBlock); token++ {
 		dy := t.dy.row(token)
 		for i := token * t.k; i < (token+1)*t.k; i++ {
-			t.dweight[i] = T(dotRow(dy, t.src.row(int(t.position[i]))))
+			t.dweight[i] = T(dotRow(t.level, dy, t.src.row(int(t.position[i]))))
 		}
 	}
 }

@@ -16,6 +16,7 @@ func (q *queue) CrossEntropy(loss, logits, labels device.Tensor, ignore int32, g
 }
 
 type crossEntropyTask[T float] struct {
+	level        level
 	loss, logits []T
 	labels       []int32
 	ignore       int32
@@ -25,6 +26,7 @@ type crossEntropyTask[T float] struct {
 
 func crossEntropy[T float](q *queue, loss, logits, labels device.Tensor, ignore int32, grad bool) {
 	t := &blocks[T](q).crossEntropy
+	t.level = q.dev.level
 	t.loss, t.logits, t.labels = elements[T](loss), elements[T](logits), elements[int32](labels)
 	t.ignore, t.grad, t.width = ignore, grad, logits.Last()
 	rows := len(t.labels)
@@ -52,10 +54,10 @@ func (t *crossEntropyTask[T]) do(_, i int) {
 				clear(logits)
 			}
 		case t.grad:
-			peak, own := rowMaximum(logits), logits[label]
-			sum := expSum(logits, logits)
+			peak, own := rowMaximum(t.level, logits), logits[label]
+			sum := expSum(t.level, logits, logits)
 			t.loss[row] = rowLoss(peak, own, sum)
-			scaleRow(logits, T(1/sum))
+			scaledRow(t.level, logits, logits, T(1/sum))
 			logits[label]--
 		default:
 			t.loss[row] = t.onlyLoss(logits, logits[label])
@@ -71,11 +73,11 @@ func rowLoss[T float](peak, own T, sum float64) T {
 // onlyLoss keeps the exponentials of a few columns at a time.
 func (t *crossEntropyTask[T]) onlyLoss(logits []T, own T) T {
 	var staging [stagingLen]T
-	peak, sum := rowMaximum(logits), 0.0
+	peak, sum := rowMaximum(t.level, logits), 0.0
 	for rest := logits; len(rest) > 0; {
 		n := min(stagingLen, len(rest))
-		expRow(staging[:n], rest[:n], 1, -peak)
-		sum += sumRow(staging[:n])
+		expRow(t.level, staging[:n], rest[:n], 1, -peak)
+		sum += sumRow(t.level, staging[:n])
 		rest = rest[n:]
 	}
 	return rowLoss(peak, own, sum)

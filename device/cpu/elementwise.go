@@ -33,6 +33,7 @@ func (q *queue) AddScaled(dst, a, b device.Tensor, alpha float64) {
 
 type unaryTask[T float] struct {
 	loop
+	level  level
 	f      device.UnaryFunc
 	dst, x unsafe.Pointer
 }
@@ -45,6 +46,7 @@ func unary[T float](q *queue, f device.UnaryFunc, dst, x device.Tensor) {
 		n /= 4
 	}
 	t.overElements(n, dst, x)
+	t.level = q.dev.level
 	t.f, t.dst, t.x = f, dst.Pointer(), x.Pointer()
 	q.run(t.chunks(), t)
 }
@@ -55,7 +57,7 @@ func (t *unaryTask[T]) do(_, i int) {
 		return
 	}
 	for c := t.chunk(i); c.next(); {
-		unaryRow(t.f, slice[T](t.dst, c.at[0], c.n), slice[T](t.x, c.at[1], c.n))
+		unaryRow(t.level, t.f, slice[T](t.dst, c.at[0], c.n), slice[T](t.x, c.at[1], c.n))
 	}
 }
 
@@ -63,40 +65,50 @@ func (t *unaryTask[T]) strided(i int) {
 	var dstStaging, xStaging [stagingLen]T
 	for c := t.pieces(i, stagingLen); c.next(); {
 		dst := target(&dstStaging, t.dst, c.at[0], t.step(0), c.n)
-		unaryRow(t.f, dst, gather(&xStaging, t.x, c.at[1], t.step(1), c.n))
+		unaryRow(t.level, t.f, dst, gather(&xStaging, t.x, c.at[1], t.step(1), c.n))
 		scatter(dst, t.dst, c.at[0], t.step(0))
 	}
 }
 
-func unaryRow[T float](f device.UnaryFunc, dst, x []T) {
+func unaryRow[T float](l level, f device.UnaryFunc, dst, x []T) {
 	dst = dst[:len(x)]
 	switch f {
 	case device.Neg:
-		for i, v := range x {
-			dst[i] = -v
-		}
+		scaledRow(l, dst, x, -1)
 	case device.Exp:
-		expRow(dst, x, 1, 0)
+		expRow(l, dst, x, 1, 0)
 	case device.Log:
 		for i, v := range x {
 			dst[i] = T(math.Log(float64(v)))
 		}
 	case device.Sqrt:
+		if vectorized[T](l) {
+			sqrtVector(l, asFloat32(dst), asFloat32(x))
+			return
+		}
 		for i, v := range x {
 			dst[i] = T(math.Sqrt(float64(v)))
 		}
 	case device.Square:
+		if vectorized[T](l) {
+			squareVector(l, asFloat32(dst), asFloat32(x))
+			return
+		}
 		for i, v := range x {
 			dst[i] = v * v
 		}
 	case device.Inverse:
+		if vectorized[T](l) {
+			inverseVector(l, asFloat32(dst), asFloat32(x))
+			return
+		}
 		for i, v := range x {
 			dst[i] = 1 / v
 		}
 	case device.Sigmoid:
-		sigmoidRow(dst, x)
+		sigmoidRow(l, dst, x)
 	case device.Tanh:
-		tanhRow(dst, x)
+		tanhRow(l, dst, x)
 	default:
 		panic("cpu: unknown unary function")
 	}
@@ -104,6 +116,7 @@ func unaryRow[T float](f device.UnaryFunc, dst, x []T) {
 
 type binaryTask[T float] struct {
 	loop
+	level     level
 	f         device.BinaryFunc
 	dst, a, b unsafe.Pointer
 }
@@ -113,6 +126,7 @@ func binary[T float](q *queue, f device.BinaryFunc, dst, a, b device.Tensor) {
 	same(dst, b)
 	t := &blocks[T](q).binary
 	t.overElements(grain, dst, a, b)
+	t.level = q.dev.level
 	t.f, t.dst, t.a, t.b = f, dst.Pointer(), a.Pointer(), b.Pointer()
 	q.run(t.chunks(), t)
 }
@@ -123,7 +137,7 @@ func (t *binaryTask[T]) do(_, i int) {
 		return
 	}
 	for c := t.chunk(i); c.next(); {
-		binaryRow(t.f, slice[T](t.dst, c.at[0], c.n), slice[T](t.a, c.at[1], c.n), slice[T](t.b, c.at[2], c.n))
+		binaryRow(t.level, t.f, slice[T](t.dst, c.at[0], c.n), slice[T](t.a, c.at[1], c.n), slice[T](t.b, c.at[2], c.n))
 	}
 }
 
@@ -133,36 +147,40 @@ func (t *binaryTask[T]) strided(i int) {
 		dst := target(&dstStaging, t.dst, c.at[0], t.step(0), c.n)
 		a := gather(&aStaging, t.a, c.at[1], t.step(1), c.n)
 		b := gather(&bStaging, t.b, c.at[2], t.step(2), c.n)
-		binaryRow(t.f, dst, a, b)
+		binaryRow(t.level, t.f, dst, a, b)
 		scatter(dst, t.dst, c.at[0], t.step(0))
 	}
 }
 
-func binaryRow[T float](f device.BinaryFunc, dst, a, b []T) {
+func binaryRow[T float](l level, f device.BinaryFunc, dst, a, b []T) {
 	n := len(dst)
 	a, b = a[:n], b[:n]
 	switch f {
 	case device.Add:
-		addScaledRow(dst, a, b, 1)
+		addScaledRow(l, dst, a, b, 1)
 	case device.Sub:
-		addScaledRow(dst, a, b, -1)
+		addScaledRow(l, dst, a, b, -1)
 	case device.Mul:
-		i := 0
-		for ; i <= n-4; i += 4 {
-			d, x, y := (*[4]T)(dst[i:]), (*[4]T)(a[i:]), (*[4]T)(b[i:])
-			d[0] = x[0] * y[0]
-			d[1] = x[1] * y[1]
-			d[2] = x[2] * y[2]
-			d[3] = x[3] * y[3]
+		if vectorized[T](l) {
+			mulVector(l, asFloat32(dst), asFloat32(a), asFloat32(b))
+			return
 		}
-		for ; i < n; i++ {
+		for i := range dst {
 			dst[i] = a[i] * b[i]
 		}
 	case device.Div:
+		if vectorized[T](l) {
+			divVector(l, asFloat32(dst), asFloat32(a), asFloat32(b))
+			return
+		}
 		for i := range dst {
 			dst[i] = a[i] / b[i]
 		}
 	case device.Maximum:
+		if vectorized[T](l) {
+			greaterVector(l, asFloat32(dst), asFloat32(a), asFloat32(b))
+			return
+		}
 		for i := range dst {
 			dst[i] = max(a[i], b[i])
 		}
@@ -173,6 +191,7 @@ func binaryRow[T float](f device.BinaryFunc, dst, a, b []T) {
 
 type addScaledTask[T float] struct {
 	loop
+	level     level
 	alpha     T
 	dst, a, b unsafe.Pointer
 }
@@ -182,6 +201,7 @@ func addScaled[T float](q *queue, dst, a, b device.Tensor, alpha float64) {
 	same(dst, b)
 	t := &blocks[T](q).addScaled
 	t.overElements(grain, dst, a, b)
+	t.level = q.dev.level
 	t.alpha, t.dst, t.a, t.b = T(alpha), dst.Pointer(), a.Pointer(), b.Pointer()
 	q.run(t.chunks(), t)
 }
@@ -192,7 +212,7 @@ func (t *addScaledTask[T]) do(_, i int) {
 		return
 	}
 	for c := t.chunk(i); c.next(); {
-		addScaledRow(slice[T](t.dst, c.at[0], c.n), slice[T](t.a, c.at[1], c.n), slice[T](t.b, c.at[2], c.n), t.alpha)
+		addScaledRow(t.level, slice[T](t.dst, c.at[0], c.n), slice[T](t.a, c.at[1], c.n), slice[T](t.b, c.at[2], c.n), t.alpha)
 	}
 }
 
@@ -202,24 +222,31 @@ func (t *addScaledTask[T]) strided(i int) {
 		dst := target(&dstStaging, t.dst, c.at[0], t.step(0), c.n)
 		a := gather(&aStaging, t.a, c.at[1], t.step(1), c.n)
 		b := gather(&bStaging, t.b, c.at[2], t.step(2), c.n)
-		addScaledRow(dst, a, b, t.alpha)
+		addScaledRow(t.level, dst, a, b, t.alpha)
 		scatter(dst, t.dst, c.at[0], t.step(0))
 	}
 }
 
 // addScaledRow is also the sum and the difference: a product with ±1 is exact.
-func addScaledRow[T float](dst, a, b []T, alpha T) {
-	n := len(dst)
-	a, b = a[:n], b[:n]
-	i := 0
-	for ; i <= n-4; i += 4 {
-		d, x, y := (*[4]T)(dst[i:]), (*[4]T)(a[i:]), (*[4]T)(b[i:])
-		d[0] = x[0] + alpha*y[0]
-		d[1] = x[1] + alpha*y[1]
-		d[2] = x[2] + alpha*y[2]
-		d[3] = x[3] + alpha*y[3]
+func addScaledRow[T float](l level, dst, a, b []T, alpha T) {
+	if vectorized[T](l) {
+		addScaledVector(l, asFloat32(dst), asFloat32(a), asFloat32(b), float32(alpha))
+		return
 	}
-	for ; i < n; i++ {
-		dst[i] = a[i] + alpha*b[i]
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] + T(alpha*b[i])
+	}
+}
+
+// scaledRow computes dst = alpha·x.
+func scaledRow[T float](l level, dst, x []T, alpha T) {
+	if vectorized[T](l) {
+		scaledVector(l, asFloat32(dst), asFloat32(x), float32(alpha))
+		return
+	}
+	x = x[:len(dst)]
+	for i := range dst {
+		dst[i] = alpha * x[i]
 	}
 }

@@ -57,6 +57,7 @@ func (q *queue) EmbeddingBackward(dtable, ids, dy device.Tensor) {
 // rows add up in the order of ids however unequally often they occur.
 type embeddingGradTask[T float] struct {
 	loop                        // dy, ids
+	level                       level
 	dtable, dy, ids             unsafe.Pointer
 	width, columns, tableStride int
 }
@@ -72,6 +73,7 @@ func embeddingBackward[T float](q *queue, dtable, ids, dy device.Tensor) {
 	}
 	t := &blocks[T](q).embeddingGrad
 	t.over(grain, rank-1, dy, ids)
+	t.level = q.dev.level
 	t.dtable, t.dy, t.ids = dtable.Pointer(), dy.Pointer(), ids.Pointer()
 	t.width, t.tableStride = width, dtable.Stride(0)
 	if id, i, ok := t.within(1, t.ids, dtable.Dim(0)); !ok {
@@ -94,7 +96,7 @@ func (t *embeddingGradTask[T]) do(_, task int) {
 			for j := range c.n {
 				id := int(*item[int32](t.ids, c.at[1]+j*t.step(1)))
 				sum := slice[T](t.dtable, id*t.tableStride+first, n)
-				addScaledRow(sum, sum, slice[T](t.dy, c.at[0]+j*t.step(0)+first, n), 1)
+				addScaledRow(t.level, sum, sum, slice[T](t.dy, c.at[0]+j*t.step(0)+first, n), 1)
 			}
 		}
 	}

@@ -71,6 +71,8 @@ func (t *gemmTasks[T]) matMul(q *queue, dst, a, b device.Tensor, accumulate bool
 	}
 	r := dst.Rank()
 	m, n, k := dst.Dim(r-2), dst.Dim(r-1), a.Dim(r-1)
+	// The memory may be the Go heap's, and the queue outlive it.
+	defer func() { t.product = gemmProduct[T]{} }()
 	t.q, t.batch = q, gemmBatch{items: 1}
 	t.product.set(q.dev.level, gemmSharedLimit, m, n, k, a.Pointer(), a.Stride(r-2), a.Stride(r-1),
 		b.Pointer(), b.Stride(r-2), b.Stride(r-1), dst.Pointer(), dst.Stride(r-2), accumulate)
@@ -80,6 +82,8 @@ func (t *gemmTasks[T]) matMul(q *queue, dst, a, b device.Tensor, accumulate bool
 	}
 	items, work := t.batch.items, t.product.work()
 	switch {
+	case q.dev.openBLAS:
+		t.runOpenBLAS()
 	case items*work <= gemmAloneWork:
 		t.runItems(items)
 	case items > 1 && work <= gemmItemWork:

@@ -9,24 +9,29 @@ import "unsafe"
 func gemmPanel[T float](l level, strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int,
 	b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool) {
 	switch {
-	case l == levelGo || unsafe.Sizeof(*new(T)) != 4:
+	case l == levelGo:
 		gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
-	case l == levelAVX2:
+	case l == levelAVX2 && single[T]():
 		gemmAVX2(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
-	default:
+	case l == levelAVX2:
+		gemmAVX2Double(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
+	case single[T]():
 		gemmAVX512(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
+	default:
+		gemmAVX512Double(strips, k, a, aStrip, aRow, aStep, b, bStep, bNext, c, cRow, accumulate)
 	}
 }
 
 // gemmTileOf is the size of the micro-kernel's tile of c.
 func gemmTileOf[T float](l level) (rows, columns int) {
-	switch {
-	case l == levelGo || unsafe.Sizeof(*new(T)) != 4:
+	size := int(unsafe.Sizeof(*new(T)))
+	switch l {
+	case levelGo:
 		return gemmRowsGo, gemmColumnsGo
-	case l == levelAVX2:
-		return 6, 16
+	case levelAVX2:
+		return 6, 64 / size
 	}
-	return 12, 32
+	return 12, 128 / size
 }
 
 // gemmAVX2 is [gemmPanelGo] with a tile of 6×16 float32.
@@ -34,10 +39,76 @@ func gemmTileOf[T float](l level) (rows, columns int) {
 //go:noescape
 func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 
+// gemmAVX2Double is [gemmPanelGo] with a tile of 6×8 float64.
+//
+//go:noescape
+func gemmAVX2Double(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
+
 // gemmAVX512 is [gemmPanelGo] with a tile of 12×32 float32.
 //
 //go:noescape
 func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
+
+// gemmAVX512Double is [gemmPanelGo] with a tile of 12×16 float64.
+//
+//go:noescape
+func gemmAVX512Double(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
+
+// gemmNarrow is the micro-kernel of l for half the columns, or [gemmNarrowGo].
+func gemmNarrow[T float](l level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
+	switch {
+	case l == levelGo:
+		gemmNarrowGo[T](k, a, aRow, aStep, b, c)
+	case l == levelAVX2 && single[T]():
+		gemmNarrowAVX2(k, a, aRow, aStep, b, c)
+	case l == levelAVX2:
+		gemmNarrowAVX2Double(k, a, aRow, aStep, b, c)
+	case single[T]():
+		gemmNarrowAVX512(k, a, aRow, aStep, b, c)
+	default:
+		gemmNarrowAVX512Double(k, a, aRow, aStep, b, c)
+	}
+}
+
+// gemmNarrowAVX2 is [gemmNarrowGo] with a tile of 6×8 float32.
+//
+//go:noescape
+func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+
+// gemmNarrowAVX2Double is [gemmNarrowGo] with a tile of 6×4 float64.
+//
+//go:noescape
+func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+
+// gemmNarrowAVX512 is [gemmNarrowGo] with a tile of 12×16 float32.
+//
+//go:noescape
+func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+
+// gemmNarrowAVX512Double is [gemmNarrowGo] with a tile of 12×8 float64.
+//
+//go:noescape
+func gemmNarrowAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+
+// gemmDotRows is how many rows [gemmDot] takes, 0 where there is none.
+func gemmDotRows[T float](l level) int {
+	if l == levelGo || !single[T]() {
+		return 0
+	}
+	return 16
+}
+
+// gemmDot is, with aRow in bytes,
+//
+//	for i := range 16 {
+//		sums[i] = 0
+//		for p := range 16 * blocks {
+//			sums[i] += a[i*aRow+4*p] * x[4*p] // fused
+//		}
+//	}
+//
+//go:noescape
+func gemmDot(blocks int, a unsafe.Pointer, aRow int, x, sums unsafe.Pointer)
 
 // gemmTranspose4 is, with strides in bytes,
 //
@@ -50,12 +121,27 @@ func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsa
 //go:noescape
 func gemmTranspose4(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
 
-// gemmTranspose packs four lanes of float32 and returns how many steps it did.
+// gemmTranspose4Double is, with strides in bytes,
+//
+//	for step := range 4 * blocks {
+//		for lane := range 4 {
+//			dst[step*dstStep+8*lane] = src[lane*srcLane+8*step]
+//		}
+//	}
+//
+//go:noescape
+func gemmTranspose4Double(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+
+// gemmTranspose packs four lanes and returns how many steps it did.
 func gemmTranspose[T float](l level, depth int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int) int {
-	if l == levelGo || unsafe.Sizeof(*new(T)) != 4 || depth < 8 {
+	switch {
+	case l == levelGo || depth < 8:
 		return 0
+	case single[T]():
+		gemmTranspose4(depth/8, dst, dstStep, src, srcLane)
+	default:
+		gemmTranspose4Double(depth/8*2, dst, dstStep, src, srcLane)
 	}
-	gemmTranspose4(depth/8, dst, dstStep, src, srcLane)
 	return depth &^ 7
 }
 

@@ -2,16 +2,16 @@
 
 #include "textflag.h"
 
-// ROW adds one element of a times the sixteen columns in Y0 and Y1.
+// ROW adds one element of a times the columns in Y0 and Y1.
 #define ROW(address, broadcast, low, high) \
-	VBROADCASTSS address, broadcast;       \
-	VFMADD231PS  Y0, broadcast, low;       \
-	VFMADD231PS  Y1, broadcast, high
+	BROADCAST address, broadcast;          \
+	FMA Y0, broadcast, low;                \
+	FMA Y1, broadcast, high
 
 // ADD adds a row of the old c.
 #define ADD(address, address32, low, high) \
-	VADDPS address, low, low;    \
-	VADDPS address32, high, high
+	PLUS address, low, low;      \
+	PLUS address32, high, high
 
 // STORE writes a row of c.
 #define STORE(address, address32, low, high) \
@@ -19,83 +19,112 @@
 	VMOVUPS high, address32
 
 // func gemmAVX2(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
-//
-// Y4 to Y15 hold a tile of 6 rows × 16 columns of c.
 TEXT ·gemmAVX2(SB), NOSPLIT, $0-89
-	MOVQ strips+0(FP), BX
-	MOVQ a+16(FP), AX
-	MOVQ aRow+32(FP), R8
-	MOVQ aStep+40(FP), R9
-	MOVQ bStep+56(FP), R11
-	MOVQ bNext+64(FP), R15
-	MOVQ c+72(FP), DX
-	MOVQ cRow+80(FP), R12
+#define BROADCAST VBROADCASTSS
+#define FMA VFMADD231PS
+#define PLUS VADDPS
+#include "gemm_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
 
-strip:
-	MOVQ AX, SI              // rows 0, 1, 2 of a
-	LEAQ (AX)(R8*2), R10
-	ADDQ R8, R10             // rows 3, 4, 5 of a
-	MOVQ b+48(FP), DI
-	MOVQ k+8(FP), CX
-	LEAQ (DX)(R12*2), R13
-	ADDQ R12, R13            // row 3 of c
-	PREFETCHT0 (DX)
-	PREFETCHT0 (DX)(R12*1)
-	PREFETCHT0 (DX)(R12*2)
-	PREFETCHT0 (R13)
-	PREFETCHT0 (R13)(R12*1)
-	PREFETCHT0 (R13)(R12*2)
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	VXORPS Y13, Y13, Y13
+// func gemmAVX2Double(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
+TEXT ·gemmAVX2Double(SB), NOSPLIT, $0-89
+#define BROADCAST VBROADCASTSD
+#define FMA VFMADD231PD
+#define PLUS VADDPD
+#include "gemm_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
+
+// func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+TEXT ·gemmNarrowAVX2(SB), NOSPLIT, $0-48
+#define BROADCAST VBROADCASTSS
+#define FMA VFMADD231PS
+#include "gemm_narrow_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+
+// func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+TEXT ·gemmNarrowAVX2Double(SB), NOSPLIT, $0-48
+#define BROADCAST VBROADCASTSD
+#define FMA VFMADD231PD
+#include "gemm_narrow_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+
+// TURN loads four steps of eight rows, at three pointers to rows 0, 3 and 6, and turns them:
+// Y0 to Y3 hold the eight rows of one step each.
+#define TURN(offset, p0, p3, p6) \
+	VMOVUPS     offset(p0), X0;                     \
+	VMOVUPS     offset(p0)(R8*1), X1;               \
+	VMOVUPS     offset(p0)(R8*2), X2;               \
+	VMOVUPS     offset(p3), X3;                     \
+	VINSERTF128 $1, offset(p3)(R8*1), Y0, Y0;       \
+	VINSERTF128 $1, offset(p3)(R8*2), Y1, Y1;       \
+	VINSERTF128 $1, offset(p6), Y2, Y2;             \
+	VINSERTF128 $1, offset(p6)(R8*1), Y3, Y3;       \
+	VUNPCKLPS   Y1, Y0, Y4;                         \
+	VUNPCKHPS   Y1, Y0, Y5;                         \
+	VUNPCKLPS   Y3, Y2, Y6;                         \
+	VUNPCKHPS   Y3, Y2, Y7;                         \
+	VUNPCKLPD   Y6, Y4, Y0;                         \
+	VUNPCKHPD   Y6, Y4, Y1;                         \
+	VUNPCKLPD   Y7, Y5, Y2;                         \
+	VUNPCKHPD   Y7, Y5, Y3
+
+// DOT adds four steps of eight rows times four elements of the vector.
+#define DOT(offset, p0, p3, p6, sum) \
+	TURN(offset, p0, p3, p6);            \
+	VBROADCASTSS offset(DI), Y8;         \
+	VBROADCASTSS offset+4(DI), Y9;       \
+	VBROADCASTSS offset+8(DI), Y10;      \
+	VBROADCASTSS offset+12(DI), Y11;     \
+	VFMADD231PS  Y0, Y8, sum;            \
+	VFMADD231PS  Y1, Y9, sum;            \
+	VFMADD231PS  Y2, Y10, sum;           \
+	VFMADD231PS  Y3, Y11, sum
+
+// func gemmDot(blocks int, a unsafe.Pointer, aRow int, x, sums unsafe.Pointer)
+//
+// A cache line of each of eight rows, then of the other eight: rows a power of two apart
+// compete for the same lines.
+TEXT ·gemmDot(SB), NOSPLIT, $0-40
+	MOVQ blocks+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ aRow+16(FP), R8
+	MOVQ x+24(FP), DI
+	MOVQ sums+32(FP), DX
+	LEAQ (R8)(R8*2), AX
+	LEAQ (SI)(AX*1), R10
+	LEAQ (SI)(AX*2), R11
+	LEAQ (SI)(R8*8), BX
+	LEAQ (BX)(AX*1), R12
+	LEAQ (BX)(AX*2), R13
 	VXORPS Y14, Y14, Y14
 	VXORPS Y15, Y15, Y15
 
-step:
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	PREFETCHT1 (DI)(R15*1)
-	ROW((SI), Y2, Y4, Y5)
-	ROW((SI)(R8*1), Y3, Y6, Y7)
-	ROW((SI)(R8*2), Y2, Y8, Y9)
-	ROW((R10), Y3, Y10, Y11)
-	ROW((R10)(R8*1), Y2, Y12, Y13)
-	ROW((R10)(R8*2), Y3, Y14, Y15)
-	ADDQ R9, SI
-	ADDQ R9, R10
-	ADDQ R11, DI
+block:
+	DOT(0, SI, R10, R11, Y14)
+	DOT(16, SI, R10, R11, Y14)
+	DOT(32, SI, R10, R11, Y14)
+	DOT(48, SI, R10, R11, Y14)
+	DOT(0, BX, R12, R13, Y15)
+	DOT(16, BX, R12, R13, Y15)
+	DOT(32, BX, R12, R13, Y15)
+	DOT(48, BX, R12, R13, Y15)
+	ADDQ $64, SI
+	ADDQ $64, R10
+	ADDQ $64, R11
+	ADDQ $64, BX
+	ADDQ $64, R12
+	ADDQ $64, R13
+	ADDQ $64, DI
 	DECQ CX
-	JNZ  step
-
-	CMPB accumulate+88(FP), $0
-	JEQ  store
-	ADD((DX), 32(DX), Y4, Y5)
-	ADD((DX)(R12*1), 32(DX)(R12*1), Y6, Y7)
-	ADD((DX)(R12*2), 32(DX)(R12*2), Y8, Y9)
-	ADD((R13), 32(R13), Y10, Y11)
-	ADD((R13)(R12*1), 32(R13)(R12*1), Y12, Y13)
-	ADD((R13)(R12*2), 32(R13)(R12*2), Y14, Y15)
-
-store:
-	STORE((DX), 32(DX), Y4, Y5)
-	STORE((DX)(R12*1), 32(DX)(R12*1), Y6, Y7)
-	STORE((DX)(R12*2), 32(DX)(R12*2), Y8, Y9)
-	STORE((R13), 32(R13), Y10, Y11)
-	STORE((R13)(R12*1), 32(R13)(R12*1), Y12, Y13)
-	STORE((R13)(R12*2), 32(R13)(R12*2), Y14, Y15)
-	ADDQ aStrip+24(FP), AX
-	LEAQ (R13)(R12*2), DX
-	ADDQ R12, DX
-	XORL R15, R15            // the next panel is on its way
-	DECQ BX
-	JNZ  strip
+	JNZ  block
+	VMOVUPS Y14, (DX)
+	VMOVUPS Y15, 32(DX)
 	VZEROUPPER
 	RET
 
@@ -133,6 +162,43 @@ block:
 	VEXTRACTF128 $1, Y1, (DI)(R8*1)
 	VEXTRACTF128 $1, Y2, (DI)(R8*2)
 	VEXTRACTF128 $1, Y3, (DI)(R11*1)
+	LEAQ (DI)(R8*4), DI
+	ADDQ $32, SI
+	ADDQ $32, R10
+	DECQ CX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func gemmTranspose4Double(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+//
+// A block is 4 lanes × 4 steps.
+TEXT ·gemmTranspose4Double(SB), NOSPLIT, $0-40
+	MOVQ blocks+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ dstStep+16(FP), R8
+	MOVQ src+24(FP), SI
+	MOVQ srcLane+32(FP), R9
+	LEAQ (SI)(R9*2), R10
+	LEAQ (R8)(R8*2), R11
+
+block:
+	VMOVUPD (SI), Y0
+	VMOVUPD (SI)(R9*1), Y1
+	VMOVUPD (R10), Y2
+	VMOVUPD (R10)(R9*1), Y3
+	VUNPCKLPD Y1, Y0, Y4        // lanes 0 and 1 of steps 0 and 2
+	VUNPCKHPD Y1, Y0, Y5        // of steps 1 and 3
+	VUNPCKLPD Y3, Y2, Y6        // lanes 2 and 3
+	VUNPCKHPD Y3, Y2, Y7
+	VPERM2F128 $0x20, Y6, Y4, Y0
+	VPERM2F128 $0x20, Y7, Y5, Y1
+	VPERM2F128 $0x31, Y6, Y4, Y2
+	VPERM2F128 $0x31, Y7, Y5, Y3
+	VMOVUPD Y0, (DI)
+	VMOVUPD Y1, (DI)(R8*1)
+	VMOVUPD Y2, (DI)(R8*2)
+	VMOVUPD Y3, (DI)(R11*1)
 	LEAQ (DI)(R8*4), DI
 	ADDQ $32, SI
 	ADDQ $32, R10

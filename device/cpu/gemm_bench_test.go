@@ -48,7 +48,7 @@ func BenchmarkMatMulFloat64(b *testing.B) {
 
 // BenchmarkGemmTile has the sizes of attention: queries·keysᵀ and scores·values.
 func BenchmarkGemmTile(b *testing.B) {
-	l, _ := parseLevel(gemmTestLevels(b)[0])
+	l, _, _ := parseLevel(gemmTestLevels(b)[0])
 	scratch, _ := allocate(gemmScratch)
 	defer scratch.Free()
 	for _, p := range []gemmCase{
@@ -72,7 +72,7 @@ func BenchmarkGemmTile(b *testing.B) {
 // BenchmarkGemmPeak runs the micro-kernel on one step of operands again and
 // again: nothing but its fused multiply-adds and first-level cache hits.
 func BenchmarkGemmPeak(b *testing.B) {
-	l, _ := parseLevel(gemmTestLevels(b)[0])
+	l, _, _ := parseLevel(gemmTestLevels(b)[0])
 	rows, columns := gemmTileOf[float32](l)
 	memory, _ := allocate(1 << 16)
 	defer memory.Free()

@@ -25,9 +25,7 @@ func TestMatMulBits(t *testing.T) {
 		for _, p := range shapes {
 			t.Run(l+"/"+p.name(), func(t *testing.T) {
 				gemmBitsOf[float32](t, l, p, device.Float32)
-				if l == float64Level(t) {
-					gemmBitsOf[float64](t, l, p, device.Float64)
-				}
+				gemmBitsOf[float64](t, l, p, device.Float64)
 			})
 		}
 	}
@@ -63,12 +61,52 @@ func gemmBitsOf[T float](t *testing.T, level string, p gemmCase, dtype device.DT
 		gemmSharedLimit = gemmLimit{rows: 48, columns: 64, steps: gemmDepth}
 		matMul(q, o)
 	}, 2))
-	if p.batch == 0 {
+	if p.batch == 0 && !strings.HasSuffix(level, openBLASSuffix) {
 		same("gemmTile", multiply(func(q *queue, o gemmOperands) {
 			q.reserve(gemmScratch)
 			gemmTile[T](q.dev.level, p.m, p.n, p.k, o.a.Pointer(), o.a.Stride(0), o.a.Stride(1), o.b.Pointer(),
 				o.b.Stride(0), o.b.Stride(1), o.dst.Pointer(), o.dst.Stride(0), p.accumulate, q.scratch[0].base)
 		}, 1))
+	}
+}
+
+// TestMatMulRowsBits multiplies the first rows alone: they have the bits that they have
+// among others, whichever way few rows are multiplied.
+func TestMatMulRowsBits(t *testing.T) {
+	for _, l := range gemmTestLevels(t) {
+		if strings.HasSuffix(l, openBLASSuffix) {
+			continue
+		}
+		q := gemmTestQueue(t, l, 2)
+		t.Run(l+"/float32", rapid.MakeCheck(func(r *rapid.T) { rowsBits[float32](r, q, device.Float32) }))
+		t.Run(l+"/float64", rapid.MakeCheck(func(r *rapid.T) { rowsBits[float64](r, q, device.Float64) }))
+	}
+}
+
+func rowsBits[T float](r *rapid.T, q *queue, dtype device.DType) {
+	p := gemmCase{
+		m: 60, n: rapid.IntRange(1, 80).Draw(r, "n"), k: rapid.SampledFrom([]int{1, 16, 31, 256, 272, 300, 528}).Draw(r, "k"),
+		a: drawGemmLayout(r, "a"), b: drawGemmLayout(r, "b"), dst: drawGemmLayout(r, "dst"), accumulate: rapid.Bool().Draw(r, "accumulate"),
+	}
+	p.dst.transposed = false
+	rows := rapid.IntRange(1, 40).Draw(r, "rows")
+	whole, alone := newGemmOperands[T](p, dtype, 7), newGemmOperands[T](p, dtype, 7)
+	defer whole.free()
+	defer alone.free()
+	q.MatMul(whole.dst, whole.a, whole.b, p.accumulate)
+	q.MatMul(alone.dst.Slice(0, 0, rows), alone.a.Slice(0, 0, rows), alone.b, p.accumulate)
+	for i := range rows {
+		for j := range p.n {
+			if x, y := *gemmElement[T](whole.dst, 0, i, j), *gemmElement[T](alone.dst, 0, i, j); x != y {
+				r.Fatalf("%+v: element %d %d of %d rows is %g, and %g among all", p, i, j, rows, y, x)
+			}
+		}
+	}
+	for i, x := range elements[T](alone.guarded) {
+		first := (int(alone.dst.Offset()))/dtype.Size() + rows*alone.dst.Stride(0)
+		if i >= first && x == x && !p.accumulate {
+			r.Fatalf("%+v: element %d, behind the %d rows, was overwritten", p, i, rows)
+		}
 	}
 }
 

@@ -9,6 +9,14 @@ func gemmPanel[T float](_ level, strips, k int, a unsafe.Pointer, aStrip, aRow, 
 	gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
 }
 
+func gemmNarrow[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
+	gemmNarrowGo[T](k, a, aRow, aStep, b, c)
+}
+
+func gemmDotRows[T float](level) int { return 0 }
+
+func gemmDot(int, unsafe.Pointer, int, unsafe.Pointer, unsafe.Pointer) {}
+
 func gemmTileOf[T float](level) (rows, columns int) { return gemmRowsGo, gemmColumnsGo }
 
 func gemmTranspose[T float](level, int, unsafe.Pointer, int, unsafe.Pointer, int) int { return 0 }

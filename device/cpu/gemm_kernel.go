@@ -61,3 +61,33 @@ func gemmRowPairGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b unsafe.P
 	*cx = [gemmColumnsGo]T{x0, x1, x2, x3}
 	*cy = [gemmColumnsGo]T{y0, y1, y2, y3}
 }
+
+// gemmNarrowGo is the micro-kernel for an operand b of few columns: it multiplies one strip
+// of a, read in place or packed, with a packed panel of b of half the width. Both b and c
+// are dense. With R×C the size of the tile it is
+//
+//	for i := range R {
+//		for j := range C / 2 {
+//			sum := 0
+//			for p := range k {
+//				sum += a[i*aRow+p*aStep] * b[p*C/2+j] // fused
+//			}
+//			c[i*C/2+j] = sum
+//		}
+//	}
+func gemmNarrowGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
+	for i := range gemmRowsGo {
+		var x0, x1 T
+		for p := range k {
+			x, v := *(*T)(unsafe.Add(a, i*aRow+p*aStep)), (*[gemmColumnsGo / 2]T)(slot[T](b, p))
+			x0 += x * v[0]
+			x1 += x * v[1]
+		}
+		*(*[gemmColumnsGo / 2]T)(slot[T](c, i)) = [gemmColumnsGo / 2]T{x0, x1}
+	}
+}
+
+// slot is the place of the i-th row of a dense matrix of half the width.
+func slot[T float](m unsafe.Pointer, i int) unsafe.Pointer {
+	return unsafe.Add(m, i*gemmColumnsGo/2*int(unsafe.Sizeof(*new(T))))
+}

@@ -131,7 +131,7 @@ func (s *gemmSide[T]) packTransposed(l level, i, p, depth int) {
 	out, _, _, step := s.panel(i, p, depth)
 	i = s.origin(i)
 	done := 0
-	if s.step == 1 {
+	if s.step == 1 && s.width >= 4 { // half a tile of the Go twin is narrower
 		for lane := 0; lane < s.width; lane += 4 {
 			lane := min(lane, s.width-4)
 			done = gemmTranspose[T](l, depth, unsafe.Add(out, lane*size), step, s.at(i+lane, p), s.lane*size)

@@ -17,6 +17,9 @@ type gemmProduct[T float] struct {
 	cRow       int // in elements
 	accumulate bool
 	limit      gemmLimit
+	turned     bool // the product is cᵀ = bᵀ·aᵀ: rows of a are those of the result's columns
+	halved     bool // b has at most half a panel of columns: panels are of that width
+	dotted     bool // b is a vector
 
 	// The slab: rows a.first to a.last, columns b.first to b.last, steps a.start
 	// to a.stop; and how it is tiled.
@@ -116,6 +119,7 @@ const (
 
 // place decides which operands are packed, and gives those their buffers.
 func (p *gemmProduct[T]) place(buffer unsafe.Pointer) {
+	p.turn()
 	aInPlace, bInPlace := p.inPlace()
 	size := int(unsafe.Sizeof(*new(T)))
 	if !aInPlace {
@@ -136,6 +140,28 @@ func (p *gemmProduct[T]) place(buffer unsafe.Pointer) {
 	}
 }
 
+// turn exchanges the operands of a product of at most a panel of rows where the elements
+// of a column of b are neighbours, as those of a weight's row are in x·wᵀ: read in place as
+// a, they need not be packed, which would cost more than the product. Each sum is of the
+// same products in the same order as before.
+func (p *gemmProduct[T]) turn() {
+	if p.turned || p.a.lanes > p.b.width || p.b.step != 1 || p.b.lane == 1 || p.b.lanes < p.a.width {
+		return
+	}
+	p.turned = true
+	rows, columns := p.a.width, p.b.width
+	p.a, p.b = p.b, p.a
+	p.a.width, p.b.width = rows, columns
+	dotRows := gemmDotRows[T](p.level)
+	switch {
+	case p.b.lanes == 1 && dotRows > 0 && p.a.lanes >= dotRows && p.b.step == 1 && p.k%16 == 0:
+		p.dotted, p.a.width, p.b.width = true, dotRows, 1
+	case p.b.lanes <= columns/2:
+		p.halved, p.b.width = true, columns/2
+	}
+	p.limit.columns = roundUp(p.b.lanes, p.b.width)
+}
+
 // inPlace reports which operands stay where they are.
 func (p *gemmProduct[T]) inPlace() (a, b bool) {
 	near := func(s *gemmSide[T]) bool { return s.step*int(unsafe.Sizeof(*new(T))) < gemmNearBytes }
@@ -145,7 +171,7 @@ func (p *gemmProduct[T]) inPlace() (a, b bool) {
 	}
 	a = p.a.lanes >= p.a.width && p.b.lanes <= gemmInPlaceColumns &&
 		(p.a.step == 1 || p.a.lane == 1 && near(&p.a) && p.k <= gemmDepth)
-	b = p.b.lanes >= p.b.width && p.b.lane == 1 && p.a.lanes <= rows
+	b = p.dotted || !p.halved && p.b.lanes >= p.b.width && p.b.lane == 1 && p.a.lanes <= rows
 	return a, b
 }
 
@@ -243,6 +269,10 @@ func (p *gemmProduct[T]) tile(index int, edge unsafe.Pointer) {
 func (p *gemmProduct[T]) strips(i, iEnd, j, step int, edge unsafe.Pointer) {
 	depth := min(gemmDepth, p.a.stop-step)
 	accumulate := p.accumulate || step > 0
+	if p.turned {
+		p.turnedStrips(i, iEnd, j, step, depth, accumulate, edge)
+		return
+	}
 	b, bNext, _, bStep := p.b.panel(j, step, depth)
 	if j+p.b.width <= p.b.lanes && i+p.a.width <= iEnd {
 		whole := (iEnd - i) / p.a.width
@@ -256,6 +286,44 @@ func (p *gemmProduct[T]) strips(i, iEnd, j, step int, edge unsafe.Pointer) {
 		edgeRow := p.b.width * int(unsafe.Sizeof(*new(T)))
 		gemmPanel[T](p.level, 1, depth, a, aStrip, aRow, aStep, b, bStep, bNext, edge, edgeRow, false)
 		p.copyEdge(i, j, accumulate, edge)
+	}
+}
+
+// turnedStrips is strips for a turned product.
+func (p *gemmProduct[T]) turnedStrips(i, iEnd, j, step, depth int, accumulate bool, edge unsafe.Pointer) {
+	b, bNext, _, bStep := p.b.panel(j, step, depth)
+	for ; i < iEnd; i += p.a.width {
+		a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
+		switch {
+		case p.dotted:
+			gemmDot(depth/16, a, aRow, b, edge)
+		case p.halved:
+			gemmNarrow[T](p.level, depth, a, aRow, aStep, b, edge)
+		default:
+			edgeRow := p.b.width * int(unsafe.Sizeof(*new(T)))
+			gemmPanel[T](p.level, 1, depth, a, aStrip, aRow, aStep, b, bStep, bNext, edge, edgeRow, false)
+		}
+		p.copyTurned(i, j, accumulate, edge)
+	}
+}
+
+// copyTurned is copyEdge for a turned product.
+func (p *gemmProduct[T]) copyTurned(i, j int, accumulate bool, edge unsafe.Pointer) {
+	iEnd, jEnd := min(p.a.lanes, i+p.a.width), min(p.b.lanes, j+p.b.width)
+	from := unsafe.Slice((*T)(edge), p.a.width*p.b.width)
+	from = from[(i-p.a.origin(i))*p.b.width+j-p.b.origin(j):]
+	for ; j < jEnd; j++ {
+		to := p.row(j, i, iEnd)
+		if accumulate {
+			for x := range to {
+				to[x] += from[x*p.b.width]
+			}
+		} else {
+			for x := range to {
+				to[x] = from[x*p.b.width]
+			}
+		}
+		from = from[1:]
 	}
 }
 

@@ -141,6 +141,12 @@ func (t *groupedTask[T]) run(work int) {
 // cut chooses the largest tiles of which there are enough to keep workers busy to
 // the end.
 func (t *groupedTask[T]) cut() {
+	if t.q.dev.openBLAS {
+		t.q.reserve(gemmScratch) // for what OpenBLAS cannot
+		t.tile = openBLASTile
+		t.countTiles()
+		return
+	}
 	t.tile = groupedTileMax
 	for t.countTiles(); t.tiles < gemmTilesWanted; t.countTiles() {
 		switch {
@@ -182,6 +188,10 @@ func (t *groupedTask[T]) do(worker, i int) {
 	}
 	p.shift(t.aRow*g.firstRow, t.bRow*g.firstRow+t.bGroup*e, t.cRow*g.firstRow+t.cGroup*e)
 	p.narrow(i/t.perRow*t.tile.rows, i%t.perRow*t.tile.columns, t.tile)
+	if t.q.dev.openBLAS {
+		p.openBLAS(t.q, worker)
+		return
+	}
 	p.alone(t.q.scratch[worker].base)
 }
 

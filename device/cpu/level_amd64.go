@@ -14,3 +14,7 @@ func bestLevel() level {
 	}
 	return levelGo
 }
+
+// vectorized reports whether the kernels over rows of T have assembly at l: float32
+// has, float64 is there to check it by.
+func vectorized[T float](l level) bool { return l != levelGo && single[T]() }

@@ -37,6 +37,8 @@ type pool struct {
 	wake    []chan struct{} // one wake-up for each resting worker
 	left    chan struct{}   // the last worker left a task whose caller is parked
 	done    sync.WaitGroup
+
+	recording recording
 }
 
 // The parts of pool.state.
@@ -65,11 +67,22 @@ func newPool(workers int) *pool {
 // the pool is busy with another queue's task, the caller does all of it alone.
 func (p *pool) run(n int, t task) {
 	if n <= 1 || p.workers == 1 || !p.mu.TryLock() {
-		for i := range n {
-			t.do(0, i)
-		}
+		alone(n, t)
 		return
 	}
+	p.share(n, t)
+	p.mu.Unlock()
+}
+
+// alone runs all iterations on the calling goroutine.
+func alone(n int, t task) {
+	for i := range n {
+		t.do(0, i)
+	}
+}
+
+// share runs a task together with the workers. The caller holds mu.
+func (p *pool) share(n int, t task) {
 	p.task, p.n = t, int64(n)
 	p.next.Store(0)
 	p.state.Add(poolTask | poolOpen)
@@ -77,7 +90,6 @@ func (p *pool) run(n int, t task) {
 	p.take(0)
 	p.finish()
 	p.task = nil
-	p.mu.Unlock()
 }
 
 // wakeUp wakes resting workers, at most n.

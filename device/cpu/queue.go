@@ -15,6 +15,7 @@ type float interface{ float32 | float64 }
 type queue struct {
 	dev   *Device
 	err   error // first error since Sync
+	label any   // of what is recorded
 	f32   tasks[float32]
 	f64   tasks[float64]
 	bytes byteTasks
@@ -65,7 +66,13 @@ func (q *queue) fail(err error) {
 }
 
 // run is the parallel loop of a kernel.
-func (q *queue) run(n int, t task) { q.dev.pool.run(n, t) }
+func (q *queue) run(n int, t task) {
+	if a := q.dev.pool.recording.activity.Load(); a != nil {
+		q.dev.pool.runRecorded(n, t, a, q.label)
+		return
+	}
+	q.dev.pool.run(n, t)
+}
 
 // reserve makes sure that every worker has bytes of scratch. Kernels call it
 // before they start tasks that use worker scratch.

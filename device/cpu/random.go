@@ -11,13 +11,16 @@ import (
 // draws walks a tensor beside its index in the unsharded tensor.
 type draws struct {
 	loop  // the tensors, then the index
+	level level
 	index uint64
+	keys  [20]uint64
 	device.Draw
 }
 
 // start lays the strides of the draw beside those of the operands.
-func (d *draws) start(perChunk int, draw *device.Draw, operands ...device.Tensor) {
-	d.Draw = *draw
+func (d *draws) start(l level, perChunk int, draw *device.Draw, operands ...device.Tensor) {
+	d.level, d.Draw = l, *draw
+	d.setKeys()
 	d.index = 0
 	d.begin(len(operands) + 1)
 	for dim := range operands[0].Rank() {
@@ -36,34 +39,30 @@ func (d *draws) start(perChunk int, draw *device.Draw, operands ...device.Tensor
 	d.cut(perChunk)
 }
 
-// fill writes the draws of the iterations of c: philox.Uint64 for two elements
-// at a time, whose multiplications overlap, with the keys of the rounds at hand.
+// fill writes the draws of the iterations of c. There must be room for a multiple of 16.
 func (d *draws) fill(draws []uint64, c *cursor) {
 	o := d.operands - 1
 	index, step := d.index+uint64(c.at[o]), uint64(d.step(o))
-	var keys [10][2]uint32
+	if d.level == levelGo {
+		for i := range draws {
+			draws[i] = philox.Uint64(d.Key, index+uint64(i)*step, d.Step, d.Microbatch)
+		}
+		return
+	}
+	var starts [8]uint64 // as many as a register holds
+	for i := range starts {
+		starts[i] = index + uint64(i)*step
+	}
+	drawsVector(d.level, draws[:(len(draws)+15)&^15], starts[:], d.keys[:], step, uint64(d.Step), uint64(d.Microbatch))
+}
+
+// setKeys computes the keys of the rounds of Philox.
+func (d *draws) setKeys() {
 	k0, k1 := uint32(d.Key), uint32(d.Key>>32)
-	for i := range keys {
-		keys[i] = [2]uint32{k0, k1}
+	for i := 0; i < len(d.keys); i += 2 {
+		d.keys[i], d.keys[i+1] = uint64(k0), uint64(k1)
 		k0 += 0x9E3779B9
 		k1 += 0xBB67AE85
-	}
-	for ; len(draws) >= 2; draws = draws[2:] {
-		a0, a1, a2, a3 := uint32(index), uint32(index>>32), d.Step, d.Microbatch
-		index += step
-		b0, b1, b2, b3 := uint32(index), uint32(index>>32), d.Step, d.Microbatch
-		index += step
-		for _, k := range &keys {
-			p, q := uint64(a0)*0xD2511F53, uint64(a2)*0xCD9E8D57
-			a0, a1, a2, a3 = uint32(q>>32)^a1^k[0], uint32(q), uint32(p>>32)^a3^k[1], uint32(p)
-			p, q = uint64(b0)*0xD2511F53, uint64(b2)*0xCD9E8D57
-			b0, b1, b2, b3 = uint32(q>>32)^b1^k[0], uint32(q), uint32(p>>32)^b3^k[1], uint32(p)
-		}
-		draws[0] = uint64(a1)<<32 | uint64(a0)
-		draws[1] = uint64(b1)<<32 | uint64(b0)
-	}
-	if len(draws) == 1 {
-		draws[0] = philox.Uint64(d.Key, index, d.Step, d.Microbatch)
 	}
 }
 
@@ -83,7 +82,7 @@ type randomTask[T float] struct {
 
 func random[T float](q *queue, dst device.Tensor, d *device.Distribution, draw *device.Draw) {
 	t := &blocks[T](q).random
-	t.start(grain/16, draw, dst)
+	t.start(q.dev.level, grain/16, draw, dst)
 	t.Distribution, t.dst = *d, dst.Pointer()
 	q.run(t.chunks(), t)
 }
@@ -142,7 +141,7 @@ type dropoutTask[T float] struct {
 func dropout[T float](q *queue, dst, x device.Tensor, p float64, draw *device.Draw) {
 	same(dst, x)
 	t := &blocks[T](q).dropout
-	t.start(grain/8, draw, dst, x)
+	t.start(q.dev.level, grain/8, draw, dst, x)
 	t.dst, t.x = dst.Pointer(), x.Pointer()
 	t.keep, t.threshold = T(1-p), uint64(math.Ceil(p*(1<<53)))
 	q.run(t.chunks(), t)
@@ -156,14 +155,24 @@ func (t *dropoutTask[T]) do(_, i int) {
 		t.fill(words, &c)
 		dst := target(&dstStaging, t.dst, c.at[0], t.step(0), c.n)
 		x := gather(&xStaging, t.x, c.at[1], t.step(1), c.n)
-		dst, x = dst[:len(words)], x[:len(words)]
-		for j, w := range words {
-			if w>>11 >= t.threshold {
-				dst[j] = x[j] / t.keep
-			} else {
-				dst[j] = 0
-			}
-		}
+		dropoutRow(t.level, dst, x, words, t.keep, t.threshold)
 		scatter(dst, t.dst, c.at[0], t.step(0))
+	}
+}
+
+// dropoutRow computes dst = x/keep where the upper 53 bits of a draw reach the
+// threshold, and 0 elsewhere.
+func dropoutRow[T float](l level, dst, x []T, draws []uint64, keep T, threshold uint64) {
+	if vectorized[T](l) {
+		dropoutVector(l, asFloat32(dst), asFloat32(x), draws, float32(keep), threshold)
+		return
+	}
+	dst, x = dst[:len(draws)], x[:len(draws)]
+	for i, w := range draws {
+		if w>>11 >= threshold {
+			dst[i] = x[i] / keep
+		} else {
+			dst[i] = 0
+		}
 	}
 }

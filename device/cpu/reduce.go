@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/lethe-go/lethe/device"
@@ -21,6 +22,7 @@ func (q *queue) Sum(dst, src device.Tensor) {
 // the reduced space is cut into parts, whose sums are added in order by
 // sumParts.
 type sumTask[T float] struct {
+	level   level
 	kept    loop // dst, src
 	reduced loop // src
 	columns bool
@@ -57,6 +59,7 @@ func sum[T float](q *queue, dst, src device.Tensor) {
 		}
 	}
 	t := &blocks[T](q).sum
+	t.level = q.dev.level
 	t.dst, t.src = dst.Pointer(), src.Pointer()
 	t.reduced.overElements(grain, reduced)
 	t.kept.overElements(max(1, grain/reduced.Len()), dst, kept)
@@ -105,12 +108,12 @@ func (t *sumTask[T]) sumRows(c *cursor, lo, hi, at int) {
 		for chunk := lo; chunk < hi; chunk++ {
 			if t.reduced.dense() {
 				for r := t.reduced.chunk(chunk); r.next(); {
-					s += sumRow(slice[T](src, r.at[0], r.n))
+					s += sumRow(t.level, slice[T](src, r.at[0], r.n))
 				}
 				continue
 			}
 			for r := t.reduced.pieces(chunk, stagingLen); r.next(); {
-				s += sumRow(gather(&staging, src, r.at[0], t.reduced.step(0), r.n))
+				s += sumRow(t.level, gather(&staging, src, r.at[0], t.reduced.step(0), r.n))
 			}
 		}
 		if t.partials != nil {
@@ -129,11 +132,7 @@ func (t *sumTask[T]) sumColumns(c *cursor, lo, hi, at int) {
 	for chunk := lo; chunk < hi; chunk++ {
 		for r := t.reduced.chunk(chunk); r.next(); {
 			for j := range r.n {
-				row := gather(&staging, t.src, c.at[1]+r.at[0]+j*t.reduced.step(0), t.kept.step(1), c.n)
-				row = row[:len(sums)]
-				for k, x := range row {
-					sums[k] += float64(x)
-				}
+				addColumnsRow(t.level, sums, gather(&staging, t.src, c.at[1]+r.at[0]+j*t.reduced.step(0), t.kept.step(1), c.n))
 			}
 		}
 	}
@@ -162,37 +161,92 @@ func (t *sumParts[T]) do(_, chunk int) {
 	}
 }
 
-// sumRow adds in four lanes, which hide the latency of the additions.
-func sumRow[T float](x []T) float64 {
-	var s0, s1, s2, s3 float64
-	i := 0
-	for ; i <= len(x)-4; i += 4 {
-		v := (*[4]T)(x[i:])
-		s0 += float64(v[0])
-		s1 += float64(v[1])
-		s2 += float64(v[2])
-		s3 += float64(v[3])
+// sumLanes is the number of running sums of a row: element i goes to lane i mod 16,
+// which hides the latency of the additions and fills the registers of every level.
+const sumLanes = 16
+
+// foldLanes adds up the lanes in the order that vector kernels do.
+func foldLanes[T float](s *[sumLanes]T) T {
+	for half := sumLanes / 2; half > 0; half /= 2 {
+		for k := range half {
+			s[k] += s[k+half]
+		}
 	}
-	for ; i < len(x); i++ {
-		s0 += float64(x[i])
-	}
-	return (s0 + s1) + (s2 + s3)
+	return s[0]
 }
 
-// dotRow is Σ a·b in four lanes of float64.
-func dotRow[T float](a, b []T) float64 {
+// sumRow is Σ x in float64.
+func sumRow[T float](l level, x []T) float64 {
+	if vectorized[T](l) {
+		return sumVector(l, asFloat32(x))
+	}
+	var s [sumLanes]float64
+	for ; len(x) >= sumLanes; x = x[sumLanes:] {
+		for k, v := range (*[sumLanes]T)(x) {
+			s[k] += float64(v)
+		}
+	}
+	for k, v := range x {
+		s[k] += float64(v)
+	}
+	return foldLanes(&s)
+}
+
+// dotRow is Σ a·b in float64, where products of float32 are exact.
+func dotRow[T float](l level, a, b []T) float64 {
+	if vectorized[T](l) {
+		return dotVector(l, asFloat32(a), asFloat32(b))
+	}
 	b = b[:len(a)]
-	var s0, s1, s2, s3 float64
-	i := 0
-	for ; i <= len(a)-4; i += 4 {
-		x, y := (*[4]T)(a[i:]), (*[4]T)(b[i:])
-		s0 += float64(x[0]) * float64(y[0])
-		s1 += float64(x[1]) * float64(y[1])
-		s2 += float64(x[2]) * float64(y[2])
-		s3 += float64(x[3]) * float64(y[3])
+	var s [sumLanes]float64
+	for ; len(a) >= sumLanes; a, b = a[sumLanes:], b[sumLanes:] {
+		x, y := (*[sumLanes]T)(a), (*[sumLanes]T)(b)
+		for k := range s {
+			s[k] += float64(float64(x[k]) * float64(y[k]))
+		}
 	}
-	for ; i < len(a); i++ {
-		s0 += float64(a[i]) * float64(b[i])
+	for k, v := range a {
+		s[k] += float64(float64(v) * float64(b[k]))
 	}
-	return (s0 + s1) + (s2 + s3)
+	return foldLanes(&s)
+}
+
+// dot3Row is Σ a·b·c in float64, but for a·b, which is rounded.
+func dot3Row[T float](l level, a, b, c []T) float64 {
+	if vectorized[T](l) {
+		return dot3Vector(l, asFloat32(a), asFloat32(b), asFloat32(c))
+	}
+	b, c = b[:len(a)], c[:len(a)]
+	var s [sumLanes]float64
+	for i, v := range a {
+		s[i%sumLanes] += float64(float64(T(v*b[i])) * float64(c[i]))
+	}
+	return foldLanes(&s)
+}
+
+// addColumnsRow computes sums += x.
+func addColumnsRow[T float](l level, sums []float64, x []T) {
+	if vectorized[T](l) {
+		addColumnsVector(l, sums, asFloat32(x))
+		return
+	}
+	x = x[:len(sums)]
+	for k, v := range x {
+		sums[k] += float64(v)
+	}
+}
+
+// rowMaximum is the largest element, or −Inf; a NaN that it passes over comes back
+// out of the exponential.
+func rowMaximum[T float](l level, x []T) T {
+	if vectorized[T](l) {
+		return T(maximumVector(l, asFloat32(x)))
+	}
+	m := T(math.Inf(-1))
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
 }

@@ -25,6 +25,7 @@ func (q *queue) RMSNormBackward(dx, dweight, x, weight, dy device.Tensor, eps fl
 
 type rmsNormTask[T float] struct {
 	loop
+	level  level
 	dst, x unsafe.Pointer
 	weight []T
 	eps    float64
@@ -34,6 +35,7 @@ func rmsNorm[T float](q *queue, dst, x, weight device.Tensor, eps float64) {
 	same(dst, x)
 	t := &blocks[T](q).rmsNorm
 	t.overRows(grain/2, dst, x)
+	t.level = q.dev.level
 	t.dst, t.x, t.weight, t.eps = dst.Pointer(), x.Pointer(), widthOf[T](weight, x), eps
 	q.run(t.chunks(), t)
 }
@@ -56,24 +58,20 @@ func (t *rmsNormTask[T]) do(_, i int) {
 		for j := range c.n {
 			dst := slice[T](t.dst, c.at[0]+j*t.step(0), width)
 			x := slice[T](t.x, c.at[1]+j*t.step(1), width)
-			r := T(1 / math.Sqrt(dotRow(x, x)/float64(width)+t.eps))
-			normalizeRow(dst, x, t.weight, r)
+			r := T(1 / math.Sqrt(dotRow(t.level, x, x)/float64(width)+t.eps))
+			normalizeRow(t.level, dst, x, t.weight, r)
 		}
 	}
 }
 
-func normalizeRow[T float](dst, x, weight []T, r T) {
-	n := len(weight)
-	dst, x = dst[:n], x[:n]
-	i := 0
-	for ; i <= n-4; i += 4 {
-		d, x, w := (*[4]T)(dst[i:]), (*[4]T)(x[i:]), (*[4]T)(weight[i:])
-		d[0] = x[0] * r * w[0]
-		d[1] = x[1] * r * w[1]
-		d[2] = x[2] * r * w[2]
-		d[3] = x[3] * r * w[3]
+// normalizeRow computes dst = x·r·weight.
+func normalizeRow[T float](l level, dst, x, weight []T, r T) {
+	if vectorized[T](l) {
+		normalizeVector(l, asFloat32(dst), asFloat32(x), asFloat32(weight), float32(r))
+		return
 	}
-	for ; i < n; i++ {
+	x, weight = x[:len(dst)], weight[:len(dst)]
+	for i := range dst {
 		dst[i] = x[i] * r * weight[i]
 	}
 }
@@ -84,6 +82,7 @@ func normalizeRow[T float](dst, x, weight []T, r T) {
 //	dx = r·(w·dy) − x·r³/D·Σ w·dy·x;  dweight = Σ_rows dy·x·r
 type rmsNormBackwardTask[T float] struct {
 	loop
+	level     level
 	dx, x, dy unsafe.Pointer // dx nil if nobody reads it
 	weight    []T
 	eps       float64
@@ -95,6 +94,7 @@ type rmsNormBackwardTask[T float] struct {
 func rmsNormBackward[T float](q *queue, dx, dweight, x, weight, dy device.Tensor, eps float64, ws device.Tensor) {
 	same(x, dy)
 	t := &blocks[T](q).rmsNormBackward
+	t.level = q.dev.level
 	t.dx, t.partials, t.dweight = nil, nil, nil
 	if !dx.IsZero() {
 		same(x, dx)
@@ -134,59 +134,43 @@ func (t *rmsNormBackwardTask[T]) do(_, part int) {
 	for row := rows * part / t.parts; row < rows*(part+1)/t.parts; row++ {
 		at := t.offsets(row)
 		x, dy := slice[T](t.x, at[0], width), slice[T](t.dy, at[1], width)
-		r := 1 / math.Sqrt(dotRow(x, x)/float64(width)+t.eps)
+		r := 1 / math.Sqrt(dotRow(t.level, x, x)/float64(width)+t.eps)
 		dot := 0.0
 		if t.dx != nil {
-			dot = dot3Row(t.weight, dy, x)
+			dot = dot3Row(t.level, t.weight, dy, x)
 		}
 		if dweight != nil {
-			addProductRow(dweight, dy, x, T(r))
+			addProductRow(t.level, dweight, dy, x, T(r))
 		}
 		if t.dx != nil {
-			rmsNormBackwardRow(slice[T](t.dx, at[2], width), x, t.weight, dy, T(r), T(dot*r*r*r/float64(width)))
+			rmsNormBackwardRow(t.level, slice[T](t.dx, at[2], width), x, t.weight, dy, T(r), T(dot*r*r*r/float64(width)))
 		}
 	}
 }
 
-func rmsNormBackwardRow[T float](dx, x, weight, dy []T, r, s T) {
+// rmsNormBackwardRow computes dx = r·(weight·dy) − s·x.
+func rmsNormBackwardRow[T float](l level, dx, x, weight, dy []T, r, s T) {
+	if vectorized[T](l) {
+		rmsNormBackwardVector(l, asFloat32(dx), asFloat32(x), asFloat32(weight), asFloat32(dy), float32(r), float32(s))
+		return
+	}
 	n := len(weight)
 	dx, x, dy = dx[:n], x[:n], dy[:n]
 	for i, w := range weight {
-		dx[i] = r*(w*dy[i]) - s*x[i]
+		dx[i] = T(r*(w*dy[i])) - T(s*x[i])
 	}
 }
 
 // addProductRow computes sum += a·b·r.
-func addProductRow[T float](sum, a, b []T, r T) {
-	n := len(sum)
-	a, b = a[:n], b[:n]
-	i := 0
-	for ; i <= n-4; i += 4 {
-		s, x, y := (*[4]T)(sum[i:]), (*[4]T)(a[i:]), (*[4]T)(b[i:])
-		s[0] += x[0] * (y[0] * r)
-		s[1] += x[1] * (y[1] * r)
-		s[2] += x[2] * (y[2] * r)
-		s[3] += x[3] * (y[3] * r)
+func addProductRow[T float](l level, sum, a, b []T, r T) {
+	if vectorized[T](l) {
+		addProductVector(l, asFloat32(sum), asFloat32(a), asFloat32(b), float32(r))
+		return
 	}
-	for ; i < n; i++ {
-		sum[i] += a[i] * (b[i] * r)
+	a, b = a[:len(sum)], b[:len(sum)]
+	for i := range sum {
+		sum[i] += T(a[i] * (b[i] * r))
 	}
-}
-
-// dot3Row is Σ a·b·c in two lanes of float64.
-func dot3Row[T float](a, b, c []T) float64 {
-	b, c = b[:len(a)], c[:len(a)]
-	var s0, s1 float64
-	i := 0
-	for ; i <= len(a)-2; i += 2 {
-		x, y, z := (*[2]T)(a[i:]), (*[2]T)(b[i:]), (*[2]T)(c[i:])
-		s0 += float64(x[0]*y[0]) * float64(z[0])
-		s1 += float64(x[1]*y[1]) * float64(z[1])
-	}
-	if i < len(a) {
-		s0 += float64(a[i]*b[i]) * float64(c[i])
-	}
-	return s0 + s1
 }
 
 // rmsNormWeight adds the parts of dweight in order.
@@ -197,9 +181,7 @@ func (t *rmsNormWeight[T]) do(_, chunk int) {
 	var sums [columnsPerChunk]float64
 	lo, hi := chunk*columnsPerChunk, min((chunk+1)*columnsPerChunk, width)
 	for part := range t.parts {
-		for j, p := range t.partials[part*width+lo : part*width+hi] {
-			sums[j] += float64(p)
-		}
+		addColumnsRow(t.level, sums[:hi-lo], t.partials[part*width+lo:part*width+hi])
 	}
 	for j := range hi - lo {
 		t.dweight[lo+j] = T(sums[j])

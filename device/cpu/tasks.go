@@ -25,6 +25,8 @@ type vectorTasks[T float] struct {
 	dropout         dropoutTask[T]
 	random          randomTask[T]
 	adamW           adamWTask[T]
+	sgd             sgdTask[T]
+	lerp            lerpTask[T]
 }
 
 // byteTasks are the argument blocks of kernels that move elements of any dtype.

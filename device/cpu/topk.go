@@ -56,7 +56,7 @@ func (t *topKTask[T]) do(worker, i int) {
 	for row := i * t.block; row < min(t.scores.rows, (i+1)*t.block); row++ {
 		copy(biased, t.scores.row(row))
 		if t.bias != nil {
-			addScaledRow(biased, biased, t.bias, 1)
+			addScaledRow(t.q.dev.level, biased, biased, t.bias, 1)
 		}
 		l := topKList[T]{values: best, ids: t.ids[row*t.k : (row+1)*t.k]}
 		t.choose(&l, biased, groups)

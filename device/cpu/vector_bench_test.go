@@ -39,6 +39,9 @@ func BenchmarkVector(b *testing.B) {
 		call func()
 	}{
 		{"Copy", func() { q.Copy(u, x) }},
+		{"CopyRows", func() {
+			q.Copy(u.Reshape(rows*4, width/4).Slice(1, 0, 128), x.Reshape(rows*4, width/4).Slice(1, 128, 256))
+		}},
 		{"Transpose", func() { q.Copy(u.Reshape(width, rows), x.Transpose(0, 1)) }},
 		{"ToBFloat16", func() { q.Copy(half, x) }},
 		{"FromBFloat16", func() { q.Copy(u, half) }},

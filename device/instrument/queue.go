@@ -48,6 +48,12 @@ func (r *queue) AddScaled(dst, a, b device.Tensor, alpha float64) {
 	r.to.AddScaled(dst, a, b, alpha)
 }
 
+func (r *queue) Lerp(dst, a, b device.Tensor, weight float64) {
+	r.reads(a, b)
+	r.writes(dst)
+	r.to.Lerp(dst, a, b, weight)
+}
+
 func (r *queue) Sum(dst, src device.Tensor) {
 	r.reads(src)
 	r.writes(dst)
@@ -153,6 +159,12 @@ func (r *queue) AdamW(param, m, v, grad, factor device.Tensor, a device.AdamW) {
 	r.reads(param, m, v, grad, factor)
 	r.writes(param, m, v)
 	r.to.AdamW(param, m, v, grad, factor, a)
+}
+
+func (r *queue) SGD(param, momentum, grad, factor device.Tensor, s device.SGD) {
+	r.reads(param, momentum, grad, factor)
+	r.writes(param, momentum)
+	r.to.SGD(param, momentum, grad, factor, s)
 }
 
 // MatMul reads its destination only when it accumulates.

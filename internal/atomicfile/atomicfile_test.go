@@ -35,7 +35,7 @@ func matrix(t *testing.T, prepare func(folder string), try func(fs *crashfs.FS, 
 		t.Fatal(err)
 	}
 	for at := 1; at <= count.Ops+1; at++ {
-		for _, mode := range []crashfs.Mode{crashfs.Fail, crashfs.Full, crashfs.Kill} {
+		for _, mode := range []crashfs.Mode{crashfs.Fail, crashfs.Full, crashfs.ReadOnly, crashfs.Kill} {
 			run(&crashfs.FS{At: at, Mode: mode})
 		}
 		for seed := range uint64(10) {

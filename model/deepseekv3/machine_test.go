@@ -7,6 +7,7 @@ import (
 
 	"github.com/lethe-go/lethe/attention"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/device/philox"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/deepseekv3"
@@ -49,12 +50,12 @@ func (c goldenConfig) prepare(seed uint64) func(*graph.Store) {
 		for l := c.DenseLayers; l < c.Layers; l++ {
 			at := fmt.Sprintf("layers.%d.moe", l)
 			gate := s.Variable(at + ".router.gate.weight").Tensor()
-			values := modeltest.Floats(gate)
+			values := devicetest.Floats(gate)
 			for i := range values {
 				values[i] *= c.GateScale
 			}
-			modeltest.SetFloats(gate, values)
-			modeltest.SetFloats(s.Variable(at+".router.expert_bias").Tensor(), c.biases(seed, at))
+			devicetest.SetFloats(gate, values)
+			devicetest.SetFloats(s.Variable(at+".router.expert_bias").Tensor(), c.biases(seed, at))
 		}
 	}
 }
@@ -83,7 +84,7 @@ func loads(m *modeltest.Model, c deepseekv3.Config) map[string][]float64 {
 	out := map[string][]float64{}
 	for l := c.DenseLayers; l < c.Layers; l++ {
 		at := fmt.Sprintf("layers.%d.moe", l)
-		out[at] = modeltest.Floats(m.Store.Variable(at + ".tokens_per_expert").Tensor())
+		out[at] = devicetest.Floats(m.Store.Variable(at + ".tokens_per_expert").Tensor())
 	}
 	return out
 }

@@ -25,6 +25,11 @@ type Inputs struct {
 	// Scale, a scalar of the model's dtype, multiplies the sum of cross-entropies:
 	// one over the labels of the whole optimizer step.
 	Scale graph.Value
+	// Loss, if not nil, takes the place of the cross-entropy: it makes a scalar of the
+	// logits [B, T, Vocab].
+	Loss func(b *graph.Builder, logits graph.Value) graph.Value
+	// Cache, if not nil, holds the tokens that stand before these; for [Logits].
+	Cache *attention.Cache
 }
 
 // Options of a build; the zero value works.
@@ -40,10 +45,35 @@ type Options struct {
 	Training bool
 }
 
-// Build adds the model and its loss, "cross_entropy", to b and returns the loss.
+// Build adds the model and its loss to b, "cross_entropy" or, from in.Loss, "loss",
+// and returns the loss.
 // Mistakes make b fail. A program for evaluation is built by the same call without
 // Backward and Training.
 func Build(b *graph.Builder, c Config, in Inputs, o Options) graph.Value {
+	x := c.hidden(b, in, o)
+	if in.Loss != nil {
+		loss := in.Loss(b.Scope("loss"), nn.OutputLogits(b.Scope("output"), x, c.output()))
+		b.AddLoss("loss", loss)
+		return loss
+	}
+	loss := nn.OutputLoss(b.Scope("output"), x, in.Labels, in.Scale, c.output())
+	b.AddLoss("cross_entropy", loss)
+	return loss
+}
+
+// Logits adds the model without its loss to b and returns what it predicts to follow
+// one token of each sequence, [B, Vocab]: that in column row, an int32 scalar on the
+// host. Labels and Scale are not used.
+func Logits(b *graph.Builder, c Config, in Inputs, row graph.Value) graph.Value {
+	if c.ForceBalance {
+		return b.Fail("deepseekv3: ForceBalance routes a token by its column, which differs from run to run: it is for training alone")
+	}
+	x := nn.RowAt(c.hidden(b, in, Options{}), row)
+	return nn.OutputLogits(b.Scope("output"), x, c.output())
+}
+
+// hidden is what the output layer reads: [B, T, Dim].
+func (c *Config) hidden(b *graph.Builder, in Inputs, o Options) graph.Value {
 	if err := c.Validate(); err != nil {
 		return b.Fail("%v", err)
 	}
@@ -57,21 +87,21 @@ func Build(b *graph.Builder, c Config, in Inputs, o Options) graph.Value {
 	x := nn.Embedding(b.Scope("tok_embeddings"), in.Tokens, nn.EmbeddingConfig{Vocab: c.Vocab, Dim: c.Dim, DType: c.DType})
 	for l := range c.Layers {
 		b := b.Scope("layers", l)
-		checkpoint.Region(b, o.Layer, func() { x = c.layer(b, l, x, in.Positions, mask, o) })
+		checkpoint.Region(b, o.Layer, func() { x = c.layer(b, l, x, in, mask, o) })
 	}
-	x = nn.RMSNorm(b.Scope("norm"), x, c.NormEps)
+	return nn.RMSNorm(b.Scope("norm"), x, c.NormEps)
+}
+
+// output is the configuration of the last layer.
+func (c *Config) output() nn.OutputLossConfig {
 	std := 1 / math.Sqrt(float64(c.Dim))
-	loss := nn.OutputLoss(b.Scope("output"), x, in.Labels, in.Scale, nn.OutputLossConfig{
-		Vocab: c.Vocab, Init: graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std},
-	})
-	b.AddLoss("cross_entropy", loss)
-	return loss
+	return nn.OutputLossConfig{Vocab: c.Vocab, Init: graph.TruncatedNormal{Std: std, Low: -3 * std, High: 3 * std}}
 }
 
 // layer returns x [B, T, Dim] behind one transformer block.
-func (c Config) layer(b *graph.Builder, l int, x, positions graph.Value, mask attention.Mask, o Options) graph.Value {
+func (c *Config) layer(b *graph.Builder, l int, x graph.Value, in Inputs, mask attention.Mask, o Options) graph.Value {
 	h := nn.RMSNorm(b.Scope("attention_norm"), x, c.NormEps)
-	inside(b.Scope("attention"), o.Attention, func(b *graph.Builder) { h = c.attention(l, positions, mask).Build(b, h) })
+	inside(b.Scope("attention"), o.Attention, func(b *graph.Builder) { h = c.attention(l, in, mask).Build(b, h) })
 	x = nn.Add(x, h)
 	h = nn.RMSNorm(b.Scope("ffn_norm"), x, c.NormEps)
 	if l < c.DenseLayers {
@@ -91,15 +121,15 @@ func inside(b *graph.Builder, policy checkpoint.Policy, build func(b *graph.Buil
 	checkpoint.Region(b, policy, func() { build(b) })
 }
 
-func (c Config) attention(l int, positions graph.Value, mask attention.Mask) attention.MLA {
+func (c *Config) attention(l int, in Inputs, mask attention.Mask) attention.MLA {
 	return attention.MLA{
 		Heads: c.Heads, QLoRA: c.QLoRA, KVLoRA: c.KVLoRA, NoPEDims: c.NoPEDims, RoPEDims: c.RoPEDims, ValueDim: c.ValueDim,
-		NormEpsilon: c.NormEps, RoPE: c.RoPE, MScale: c.MScale, Positions: positions, Mask: mask,
+		NormEpsilon: c.NormEps, RoPE: c.RoPE, MScale: c.MScale, Positions: in.Positions, Mask: mask, Cache: in.Cache,
 		Init: truncatedNormal(0.02), OutputInit: deep(l),
 	}
 }
 
-func (c Config) mixture(l int, o Options) moe.Layer {
+func (c *Config) mixture(l int, o Options) moe.Layer {
 	return moe.Layer{
 		Router: moe.Router{
 			Experts: c.Experts, TopK: c.TopK, Score: c.Score, Normalize: c.RouteNorm, Scale: c.RouteScale,

@@ -24,15 +24,43 @@ type Inputs struct {
 	// Scale, a scalar of the model's dtype, multiplies the sum of cross-entropies:
 	// one over the labels of the whole optimizer step.
 	Scale graph.Value
+	// Loss, if not nil, takes the place of the cross-entropy: it makes a scalar of the
+	// logits [B, T, Vocab].
+	Loss func(b *graph.Builder, logits graph.Value) graph.Value
+	// Cache, if not nil, holds the tokens that stand before these; for [Logits].
+	Cache *attention.Cache
 }
 
-// Build adds the model and its loss, "cross_entropy", to b and returns the loss.
+// Build adds the model and its loss to b, "cross_entropy" or, from in.Loss, "loss",
+// and returns the loss.
 // Each layer is one checkpoint region with the policy that policy gives for it; a
 // nil policy saves everything. Mistakes make b fail.
 //
 // A program for evaluation is built by the same call without Backward, with a
 // Dropout of 0.
 func Build(b *graph.Builder, c Config, in Inputs, policy func(layer int) checkpoint.Policy) graph.Value {
+	x := c.hidden(b, in, policy)
+	if in.Loss != nil {
+		loss := in.Loss(b.Scope("loss"), nn.OutputLogits(b.Scope("output"), x, c.output(b)))
+		b.AddLoss("loss", loss)
+		return loss
+	}
+	loss := nn.OutputLoss(b.Scope("output"), x, in.Labels, in.Scale, c.output(b))
+	b.AddLoss("cross_entropy", loss)
+	return loss
+}
+
+// Logits adds the model without its loss to b and returns what it predicts to follow
+// one token of each sequence, [B, Vocab]: that in column row, an int32 scalar on the
+// host. Labels and Scale are not used, and there is no dropout.
+func Logits(b *graph.Builder, c Config, in Inputs, row graph.Value) graph.Value {
+	c.Dropout = 0
+	x := nn.RowAt(c.hidden(b, in, nil), row)
+	return nn.OutputLogits(b.Scope("output"), x, c.output(b))
+}
+
+// hidden is what the output layer reads: [B, T, Dim].
+func (c *Config) hidden(b *graph.Builder, in Inputs, policy func(layer int) checkpoint.Policy) graph.Value {
 	if err := c.Validate(); err != nil {
 		return b.Fail("%v", err)
 	}
@@ -46,22 +74,19 @@ func Build(b *graph.Builder, c Config, in Inputs, policy func(layer int) checkpo
 	x := nn.Embedding(b.Scope("tok_embeddings"), in.Tokens, nn.EmbeddingConfig{Vocab: c.Vocab, Dim: c.Dim, DType: c.DType})
 	for l := range c.Layers {
 		b := b.Scope("layers", l)
-		checkpoint.Region(b, policy(l), func() { x = c.layer(b, l, x, in.Positions, mask) })
+		checkpoint.Region(b, policy(l), func() { x = c.layer(b, l, x, in, mask) })
 	}
-	x = nn.RMSNorm(b.Scope("norm"), x, c.NormEps)
-	loss := nn.OutputLoss(b.Scope("output"), x, in.Labels, in.Scale, c.output(b))
-	b.AddLoss("cross_entropy", loss)
-	return loss
+	return nn.RMSNorm(b.Scope("norm"), x, c.NormEps)
 }
 
 // layer returns x [B, T, Dim] behind one transformer block.
-func (c Config) layer(b *graph.Builder, l int, x, positions graph.Value, mask attention.Mask) graph.Value {
+func (c *Config) layer(b *graph.Builder, l int, x graph.Value, in Inputs, mask attention.Mask) graph.Value {
 	// What writes to the residual stream begins smaller in deeper layers, so that
 	// the stream's variance does not grow with depth.
 	deep := truncatedNormal(0.02 / math.Sqrt(2*float64(l+1)))
 	block := attention.GQA{
 		Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, QKNorm: c.QKNorm, NormEpsilon: c.NormEps,
-		RoPE: c.RoPE, Positions: positions, Mask: mask, Init: truncatedNormal(0.02), OutputInit: deep,
+		RoPE: c.RoPE, Positions: in.Positions, Mask: mask, Cache: in.Cache, Init: truncatedNormal(0.02), OutputInit: deep,
 	}
 	forward := nn.FeedForward{Hidden: c.Hidden, Init: truncatedNormal(0.02), OutputInit: deep}
 

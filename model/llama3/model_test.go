@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/internal/modeltest"
 	"github.com/lethe-go/lethe/model/llama3"
@@ -62,7 +63,7 @@ func TestEvaluation(t *testing.T) {
 func TestTiedEmbedding(t *testing.T) {
 	s := newPolicySetup(device.Float64, 0)
 	two := s.model(t)
-	modeltest.SetFloats(two.Store.Variable("output.weight").Tensor(), two.Parameter("tok_embeddings.weight"))
+	devicetest.SetFloats(two.Store.Variable("output.weight").Tensor(), two.Parameter("tok_embeddings.weight"))
 	s.config.TieEmbedding = true
 	tied := s.model(t)
 	if a, b := two.Pass(t, 1), tied.Pass(t, 1); !(modeltest.Norm([]float64{a - b}) <= 1e-13*a) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/model/internal/modeltest"
 )
 
@@ -75,7 +76,7 @@ func (a *adamW) update(t *testing.T, step int) {
 	t.Helper()
 	q := a.Device.NewQueue()
 	defer q.Close()
-	modeltest.SetFloats(a.factor, []float64{a.GradNorm()})
+	devicetest.SetFloats(a.factor, []float64{a.GradNorm()})
 	q.ClipFactor(a.factor, a.factor, a.MaxNorm)
 	for _, name := range a.Names {
 		q.AdamW(a.Store.Variable(name).Tensor(), a.m[name], a.v[name], a.Output(name), a.factor, device.AdamW{

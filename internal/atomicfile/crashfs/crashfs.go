@@ -24,6 +24,9 @@ const (
 	Fail Mode = iota
 	// Full makes every write from then on fail with ENOSPC.
 	Full
+	// ReadOnly makes every operation from then on fail with EROFS, as a file system
+	// does that the kernel has remounted after an error.
+	ReadOnly
 	// Kill stops the process: this and all later operations do nothing.
 	Kill
 	// PowerLoss is Kill, and what was not synced is lost at random: see
@@ -31,7 +34,7 @@ const (
 	PowerLoss
 )
 
-var modes = [...]string{"Fail", "Full", "Kill", "PowerLoss"}
+var modes = [...]string{"Fail", "Full", "ReadOnly", "Kill", "PowerLoss"}
 
 func (m Mode) String() string { return modes[m] }
 
@@ -49,8 +52,8 @@ type FS struct {
 	// Ops counts the operations so far.
 	Ops int
 
-	full, stopped bool
-	unsynced      []effect // in order
+	full, readOnly, stopped bool
+	unsynced                []effect // in order
 }
 
 // effect is something a power loss may undo.
@@ -83,6 +86,8 @@ func (f *FS) step(op, path string, write bool) error {
 			return &os.PathError{Op: op, Path: path, Err: syscall.EIO}
 		case Full:
 			f.full = true
+		case ReadOnly:
+			f.readOnly = true
 		default:
 			f.stopped = true
 			if f.Mode == PowerLoss {
@@ -91,6 +96,9 @@ func (f *FS) step(op, path string, write bool) error {
 			return ErrStopped
 		}
 	}
+	if f.readOnly {
+		return &os.PathError{Op: op, Path: path, Err: syscall.EROFS}
+	}
 	if f.full && write {
 		return &os.PathError{Op: op, Path: path, Err: syscall.ENOSPC}
 	}
@@ -98,7 +106,8 @@ func (f *FS) step(op, path string, write bool) error {
 }
 
 // LosePower undoes a random suffix of the names that are not durable, for a
-// journal keeps their order, and cuts files that are not synced.
+// journal keeps their order, and cuts files that are not synced or fills them with what
+// the disk held before.
 func (f *FS) LosePower() {
 	f.stopped = true
 	r := rand.New(rand.NewPCG(f.Seed, uint64(f.At)))
@@ -123,7 +132,7 @@ func (f *FS) undo(e effect, earlier []effect, r *rand.Rand) error {
 		if err != nil || info.Size() == 0 {
 			return err
 		}
-		return os.Truncate(e.path, r.Int64N(info.Size()))
+		return tear(e.path, info.Size(), r)
 	}
 	if err := os.Rename(e.path, e.from); err != nil {
 		return err
@@ -133,6 +142,26 @@ func (f *FS) undo(e effect, earlier []effect, r *rand.Rand) error {
 		return nil
 	}
 	return os.WriteFile(e.path, e.replaced, 0o666)
+}
+
+// tear makes the file what a crash may make of one whose length, but not whose data, had
+// reached the disk: shorter, or with zeros or old blocks from some place on.
+func tear(path string, size int64, r *rand.Rand) error {
+	at := r.Int64N(size)
+	if r.IntN(3) == 0 {
+		return os.Truncate(path, at)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	zeros := r.IntN(2) == 0
+	for i := range data[at:] {
+		if data[at+int64(i)] = 0; !zeros {
+			data[at+int64(i)] = byte(r.Uint32())
+		}
+	}
+	return os.WriteFile(path, data, 0o666)
 }
 
 // relocate lets effects follow what they are on when it is renamed.

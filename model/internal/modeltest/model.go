@@ -12,6 +12,7 @@ import (
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -154,7 +155,7 @@ func (s Setup) feed(t testing.TB, m *Model) {
 			t.Fatal(err)
 		}
 	}
-	SetFloats(m.Input("scale"), []float64{1 / float64(s.Batch.Valid)})
+	devicetest.SetFloats(m.Input("scale"), []float64{1 / float64(s.Batch.Valid)})
 }
 
 // Pass makes one pass and returns the loss.
@@ -167,8 +168,10 @@ func (m *Model) Pass(t testing.TB, step int) float64 {
 }
 
 // Gradient and Parameter return copies.
-func (m *Model) Gradient(name string) []float64  { return Floats(m.Output(name)) }
-func (m *Model) Parameter(name string) []float64 { return Floats(m.Store.Variable(name).Tensor()) }
+func (m *Model) Gradient(name string) []float64 { return devicetest.Floats(m.Output(name)) }
+func (m *Model) Parameter(name string) []float64 {
+	return devicetest.Floats(m.Store.Variable(name).Tensor())
+}
 
 // GradNorm is the norm of all gradients.
 func (m *Model) GradNorm() float64 {
@@ -178,29 +181,6 @@ func (m *Model) GradNorm() float64 {
 		sum += n * n
 	}
 	return math.Sqrt(sum)
-}
-
-// Floats returns a copy of a tensor.
-func Floats(t device.Tensor) []float64 {
-	if t.DType() == device.Float64 {
-		return append([]float64(nil), device.Elements[float64](t)...)
-	}
-	out := make([]float64, t.Len())
-	for i, v := range device.Elements[float32](t) {
-		out[i] = float64(v)
-	}
-	return out
-}
-
-// SetFloats writes values to a tensor.
-func SetFloats(t device.Tensor, values []float64) {
-	if t.DType() == device.Float64 {
-		copy(device.Elements[float64](t), values)
-		return
-	}
-	for i, v := range values {
-		device.Elements[float32](t)[i] = float32(v)
-	}
 }
 
 // Norm is the Euclidean one.

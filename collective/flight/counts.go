@@ -1,0 +1,34 @@
+package flight
+
+import "github.com/lethe-go/lethe/collective"
+
+// Counts are the collectives that have succeeded.
+type Counts [collective.Passes][collective.Kinds]Count
+
+// Count of one kind in one pass. Bytes are those to other ranks and from them.
+type Count struct{ Calls, Sent, Received int64 }
+
+// Counts since the Recorder was made, of all its groups.
+func (r *Recorder) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+func (c *Counts) add(e *entry) {
+	n := &c[e.caller.Pass][e.kind]
+	n.Calls++
+	n.Sent += e.sent
+	n.Received += e.received
+}
+
+// Minus is what has been added since.
+func (c Counts) Minus(earlier Counts) Counts {
+	for p := range c {
+		for k := range c[p] {
+			n, m := &c[p][k], &earlier[p][k]
+			n.Calls, n.Sent, n.Received = n.Calls-m.Calls, n.Sent-m.Sent, n.Received-m.Received
+		}
+	}
+	return c
+}

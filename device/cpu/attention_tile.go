@@ -1,0 +1,134 @@
+package cpu
+
+import "unsafe"
+
+const (
+	// attentionStrips bounds the strips of a tile: the lowest micro-kernel's are those.
+	attentionStrips = attentionTile / gemmRowsGo
+	// attentionColumns bounds the columns of a panel: the widest micro-kernel's.
+	attentionColumns = 32
+)
+
+// tileSide is an operand of a product of tiles. As a its lanes are the rows, as b the
+// columns, which are contiguous; steps run along the sum. Strides are in bytes. Lanes
+// are read in whole strips or panels, and may be anything behind the last.
+type tileSide struct {
+	data       unsafe.Pointer
+	lane, step int
+	panel      int // of b, distance between panels
+}
+
+// between is an interval.
+type between struct{ from, to int }
+
+func (b between) empty() bool { return b.from >= b.to }
+
+// join is the smallest interval that holds both.
+func (b between) join(from, to int) between {
+	switch {
+	case from >= to:
+		return b
+	case b.empty():
+		return between{from, to}
+	}
+	return between{min(b.from, from), max(b.to, to)}
+}
+
+// tileProduct computes c = a·b, plus the old c when accumulate is set, with strips of
+// rows of a and panels of columns of b, all of them whole. Rows of c are cRow bytes
+// apart. Every element is summed for itself in the order of steps, gemmDepth at a time.
+func tileProduct[T float](l level, strips, panels, steps int, a, b tileSide, c unsafe.Pointer, cRow int, accumulate bool) {
+	rows, columns := gemmTileOf[T](l)
+	size := int(unsafe.Sizeof(*new(T)))
+	if steps == 0 && !accumulate {
+		for r := range strips * rows {
+			clear(unsafe.Slice((*T)(unsafe.Add(c, r*cRow)), panels*columns))
+		}
+	}
+	for p := 0; p < steps; p += gemmDepth {
+		depth := min(gemmDepth, steps-p)
+		from, panel := unsafe.Add(a.data, p*a.step), unsafe.Add(b.data, p*b.step)
+		for j := range panels {
+			gemmPanel[T](l, strips, depth, from, rows*a.lane, a.lane, a.step,
+				unsafe.Add(panel, j*b.panel), b.step, b.panel, unsafe.Add(c, j*columns*size), cRow, accumulate || p > 0)
+		}
+	}
+}
+
+// tileProductOf is tileProduct for strips that each take an interval of the steps, no
+// longer than gemmDepth. A strip that takes none adds nothing.
+func tileProductOf[T float](l level, takes []between, panels int, a, b tileSide, c unsafe.Pointer, cRow int, accumulate bool) {
+	rows, columns := gemmTileOf[T](l)
+	size := int(unsafe.Sizeof(*new(T)))
+	for j := range panels {
+		for s, k := range takes {
+			to := unsafe.Add(c, s*rows*cRow+j*columns*size)
+			if !k.empty() {
+				gemmPanel[T](l, 1, k.to-k.from, unsafe.Add(a.data, s*rows*a.lane+k.from*a.step), 0, a.lane, a.step,
+					unsafe.Add(b.data, j*b.panel+k.from*b.step), b.step, b.panel, to, cRow, accumulate)
+			} else if !accumulate {
+				for r := range rows {
+					clear(unsafe.Slice((*T)(unsafe.Add(to, r*cRow)), columns))
+				}
+			}
+		}
+	}
+}
+
+// tileRow is the distance in elements between rows of a tile in scratch: whole panels,
+// and an odd number of cache lines, so that a panel's rows do not compete for a few
+// sets of the first-level cache.
+func tileRow[T float](l level, width int) int {
+	_, columns := gemmTileOf[T](l)
+	line := 64 / int(unsafe.Sizeof(*new(T)))
+	row := roundUp(max(width, 1), max(columns, line))
+	if row/line%2 == 0 {
+		row += line
+	}
+	return row
+}
+
+// copyRows copies rows of width elements, dstRow and srcRow elements apart.
+func copyRows[T float](l level, dst unsafe.Pointer, dstRow int, src unsafe.Pointer, srcRow, rows, width int) {
+	if vectorized[T](l) && rows > 0 && width > 0 && width%8 == 0 {
+		attentionCopyAVX2(dst, 4*dstRow, src, 4*srcRow, rows, width/8)
+		return
+	}
+	for r := range rows {
+		copy(slice[T](dst, r*dstRow, width), slice[T](src, r*srcRow, width))
+	}
+}
+
+// packLanes packs panels of lanes, of width elements lane elements apart, at lane
+// first: step by step, the lanes of a step side by side. dst has panels of all steps;
+// lanes that are no multiple of 4, and their ends, are copied one by one.
+func packLanes[T float](l level, dst unsafe.Pointer, first int, src unsafe.Pointer, lane, lanes, width int) {
+	_, columns := gemmTileOf[T](l)
+	size := int(unsafe.Sizeof(*new(T)))
+	for i := 0; i < lanes; {
+		at := first + i
+		to := unsafe.Add(dst, (at/columns*columns*width+at%columns)*size)
+		n, done := 1, 0
+		if at%4 == 0 && i+4 <= lanes {
+			n, done = 4, gemmTranspose[T](l, width, to, columns*size, unsafe.Add(src, i*lane*size), lane*size)
+		}
+		for j := range n {
+			from := slice[T](src, (i+j)*lane, width)
+			for q := done; q < width; q++ {
+				*item[T](to, q*columns+j) = from[q]
+			}
+		}
+		i += n
+	}
+}
+
+// clearLanes zeroes packed lanes from first to the end of their panel.
+func clearLanes[T float](l level, dst unsafe.Pointer, first, width int) {
+	_, columns := gemmTileOf[T](l)
+	if first%columns == 0 {
+		return
+	}
+	for q := range width {
+		clear(slice[T](dst, first/columns*columns*width+q*columns+first%columns, columns-first%columns))
+	}
+}

@@ -1,0 +1,54 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/atomicfile"
+)
+
+// WithStateFS returns the options with states written through fs.
+func (o Options) WithStateFS(fs atomicfile.FS) Options {
+	o.stateFS = fs
+	return o
+}
+
+// WaitForSave lets a state that is being written be written.
+func (t *Trainer) WaitForSave() {
+	if t.saving != nil {
+		_ = t.saving.Wait()
+	}
+}
+
+// Gradients of the last step by replica and parameter: the parts of a replica's ranks are
+// joined. Parameters are alike.
+func (t *Trainer) Gradients() []map[string][]float64  { return t.byReplica(gradientPrefix) }
+func (t *Trainer) Parameters() []map[string][]float64 { return t.byReplica("") }
+
+func (t *Trainer) byReplica(prefix string) []map[string][]float64 {
+	replicas := make([]map[string][]float64, t.layout.replicas)
+	for _, r := range t.ranks {
+		i := t.layout.replica(r.index)
+		if replicas[i] == nil {
+			replicas[i] = map[string][]float64{}
+		}
+		for _, v := range r.store.Variables() {
+			if v.Kind == graph.Parameter && (divided(v) || t.layout.part(r.index) == 0) {
+				replicas[i][v.Name] = append(replicas[i][v.Name], floats(r.store.Variable(prefix+v.Name).Tensor())...)
+			}
+		}
+	}
+	return replicas
+}
+
+func floats(t device.Tensor) []float64 {
+	if t.DType() == device.Float64 {
+		return slices.Clone(device.Elements[float64](t))
+	}
+	list := make([]float64, t.Len())
+	for i, x := range device.Elements[float32](t) {
+		list[i] = float64(x)
+	}
+	return list
+}
