@@ -82,10 +82,7 @@ func (p *gemmProduct[T]) work() int { return p.a.lanes * p.b.lanes * p.k }
 
 // advance moves on by some items of a batch.
 func (p *gemmProduct[T]) advance(batch gemmBatch, items int) {
-	size := int(unsafe.Sizeof(*new(T)))
-	p.a.data = unsafe.Add(p.a.data, items*batch.a*size)
-	p.b.data = unsafe.Add(p.b.data, items*batch.b*size)
-	p.c = unsafe.Add(p.c, items*batch.c*size)
+	p.shift(items*batch.a, items*batch.b, items*batch.c)
 }
 
 // empty finishes products that have nothing to sum.

@@ -209,11 +209,14 @@ func (t *groupedTask[T]) groupOf(tile int) int {
 	return lo
 }
 
-// shift moves the operands on by a number of elements.
+// shift moves the operands on by a number of elements. Those of a product without
+// steps have no elements, and maybe none of the memory that their strides reach over.
 func (p *gemmProduct[T]) shift(a, b, c int) {
 	size := int(unsafe.Sizeof(*new(T)))
-	p.a.data = unsafe.Add(p.a.data, a*size)
-	p.b.data = unsafe.Add(p.b.data, b*size)
+	if p.k > 0 {
+		p.a.data = unsafe.Add(p.a.data, a*size)
+		p.b.data = unsafe.Add(p.b.data, b*size)
+	}
 	p.c = unsafe.Add(p.c, c*size)
 }
 
