@@ -54,6 +54,43 @@ func gemmAVX512(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsa
 //go:noescape
 func gemmAVX512Double(strips, k int, a unsafe.Pointer, aStrip, aRow, aStep int, b unsafe.Pointer, bStep, bNext int, c unsafe.Pointer, cRow int, accumulate bool)
 
+// gemmShort is the micro-kernel of l for gemmShortRows rows.
+func gemmShort[T float](l level, k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int,
+	c unsafe.Pointer, cRow int, accumulate bool) {
+	switch {
+	case l == levelGo:
+		gemmPanelGo[T](1, k, a, 0, aRow, aStep, b, bStep, c, cRow, accumulate)
+	case l == levelAVX2 && single[T]():
+		gemmShortAVX2(k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
+	case l == levelAVX2:
+		gemmShortAVX2Double(k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
+	case single[T]():
+		gemmShortAVX512(k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
+	default:
+		gemmShortAVX512Double(k, a, aRow, aStep, b, bStep, c, cRow, accumulate)
+	}
+}
+
+// gemmShortAVX2 is one strip of [gemmPanelGo] with a tile of 4×16 float32.
+//
+//go:noescape
+func gemmShortAVX2(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+
+// gemmShortAVX2Double is one strip of [gemmPanelGo] with a tile of 4×8 float64.
+//
+//go:noescape
+func gemmShortAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+
+// gemmShortAVX512 is one strip of [gemmPanelGo] with a tile of 4×32 float32.
+//
+//go:noescape
+func gemmShortAVX512(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+
+// gemmShortAVX512Double is one strip of [gemmPanelGo] with a tile of 4×16 float64.
+//
+//go:noescape
+func gemmShortAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+
 // gemmNarrow is the micro-kernel of l for half the columns, or [gemmNarrowGo].
 func gemmNarrow[T float](l level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
 	switch {

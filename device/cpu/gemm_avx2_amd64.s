@@ -38,6 +38,26 @@ TEXT ·gemmAVX2Double(SB), NOSPLIT, $0-89
 #undef FMA
 #undef PLUS
 
+// func gemmShortAVX2(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+TEXT ·gemmShortAVX2(SB), NOSPLIT, $0-65
+#define BROADCAST VBROADCASTSS
+#define FMA VFMADD231PS
+#define PLUS VADDPS
+#include "gemm_short_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
+
+// func gemmShortAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+TEXT ·gemmShortAVX2Double(SB), NOSPLIT, $0-65
+#define BROADCAST VBROADCASTSD
+#define FMA VFMADD231PD
+#define PLUS VADDPD
+#include "gemm_short_avx2_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
+
 // func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
 TEXT ·gemmNarrowAVX2(SB), NOSPLIT, $0-48
 #define BROADCAST VBROADCASTSS

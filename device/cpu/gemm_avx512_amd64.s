@@ -64,6 +64,26 @@ TEXT ·gemmAVX512Double(SB), NOSPLIT, $8-89
 #undef FMA
 #undef PLUS
 
+// func gemmShortAVX512(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+TEXT ·gemmShortAVX512(SB), NOSPLIT, $0-65
+#define BROADCAST VBROADCASTSS
+#define FMA VFMADD231PS
+#define PLUS VADDPS
+#include "gemm_short_avx512_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
+
+// func gemmShortAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
+TEXT ·gemmShortAVX512Double(SB), NOSPLIT, $0-65
+#define BROADCAST VBROADCASTSD
+#define FMA VFMADD231PD
+#define PLUS VADDPD
+#include "gemm_short_avx512_amd64.h"
+#undef BROADCAST
+#undef FMA
+#undef PLUS
+
 // func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
 TEXT ·gemmNarrowAVX512(SB), NOSPLIT, $0-48
 #define BROADCAST VBROADCASTSS

@@ -162,6 +162,19 @@ func TestMatMulOfNothing(t *testing.T) {
 					t.Fatalf("k = 0, accumulate %v: element %d is %g, want %g", accumulate, i, x, want[i])
 				}
 			}
+			// The same operands without memory of their own: their strides lead nowhere.
+			nowhere, err := q.dev.Alloc(device.OnDevice, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := device.NewTensor(nowhere, 0, device.Float32, 0, 2, 20).Transpose(0, 1).Transpose(1, 2)
+			b := device.NewTensor(nowhere, 0, device.Float32, 0, 2, 21).Transpose(0, 1)
+			q.MatMul(o.dst, a, b, accumulate)
+			for i, x := range widened[float32](o.dst) {
+				if x != want[i] {
+					t.Fatalf("no memory, accumulate %v: element %d is %g, want %g", accumulate, i, x, want[i])
+				}
+			}
 			o.free()
 		}
 	}

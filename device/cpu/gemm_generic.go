@@ -9,6 +9,11 @@ func gemmPanel[T float](_ level, strips, k int, a unsafe.Pointer, aStrip, aRow, 
 	gemmPanelGo[T](strips, k, a, aStrip, aRow, aStep, b, bStep, c, cRow, accumulate)
 }
 
+func gemmShort[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int,
+	c unsafe.Pointer, cRow int, accumulate bool) {
+	gemmPanelGo[T](1, k, a, 0, aRow, aStep, b, bStep, c, cRow, accumulate)
+}
+
 func gemmNarrow[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
 	gemmNarrowGo[T](k, a, aRow, aStep, b, c)
 }

@@ -5,6 +5,10 @@ import "unsafe"
 // The tile of the Go micro-kernel, as large as the registers allow.
 const gemmRowsGo, gemmColumnsGo = 4, 4
 
+// gemmShortRows is the height of the tile that rows at the end get, when they are fewer
+// than the tile of their level has: it is that of the Go micro-kernel.
+const gemmShortRows = gemmRowsGo
+
 // gemmPanelGo is the micro-kernel: it multiplies strips of rows of a with one
 // panel of columns of b, each strip on top of the next in c. A tile of c stays
 // in registers while k runs. Strides are in bytes; the columns of b and c are

@@ -271,12 +271,18 @@ func (p *gemmProduct[T]) strips(i, iEnd, j, step int, edge unsafe.Pointer) {
 		return
 	}
 	b, bNext, _, bStep := p.b.panel(j, step, depth)
-	if j+p.b.width <= p.b.lanes && i+p.a.width <= iEnd {
-		whole := (iEnd - i) / p.a.width
-		a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
+	if j+p.b.width <= p.b.lanes && i < iEnd {
 		cRow := p.cRow * int(unsafe.Sizeof(*new(T)))
-		gemmPanel[T](p.level, whole, depth, a, aStrip, aRow, aStep, b, bStep, bNext, p.address(i, j), cRow, accumulate)
-		i += whole * p.a.width
+		if whole := (iEnd - i) / p.a.width; whole > 0 {
+			a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
+			gemmPanel[T](p.level, whole, depth, a, aStrip, aRow, aStep, b, bStep, bNext, p.address(i, j), cRow, accumulate)
+			i += whole * p.a.width
+		}
+		for ; i+gemmShortRows <= iEnd; i += gemmShortRows {
+			a, _, aRow, aStep := p.a.panel(i, step, depth)
+			a = unsafe.Add(a, (i-p.a.origin(i))*aRow)
+			gemmShort[T](p.level, depth, a, aRow, aStep, b, bStep, p.address(i, j), cRow, accumulate)
+		}
 	}
 	for ; i < iEnd; i += p.a.width {
 		a, aStrip, aRow, aStep := p.a.panel(i, step, depth)
