@@ -4,7 +4,8 @@
 //	go run -tags openblas ./bench --python PATH
 //
 // Each row is a kernel or a whole training step, a peer and a number of threads; the ratio
-// is how many times faster Lethe is than the peer. Peers are
+// is how many times faster Lethe is than the peer or, in the rows of memory, how many times
+// as much the peer takes. Peers are
 //
 //	fma_peak              the rate of fused multiply-adds of that many threads
 //	openblas              OpenBLAS, with as many threads of its own; needs -tags openblas
@@ -83,7 +84,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("unknown arguments %q: overrides of a config go with --profile", flags.Args())
 	}
 	t := newTable(out, *asJSON)
-	for _, suite := range []func(context.Context, options, *table) error{benchGemm, benchAttention, benchSteps} {
+	for _, suite := range []func(context.Context, options, *table) error{benchGemm, benchAttention, benchSteps, benchMemory} {
 		if err := suite(ctx, o, t); err != nil {
 			return err
 		}

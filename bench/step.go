@@ -33,6 +33,11 @@ var workloads = []workload{
 
 func (w workload) name() string { return fmt.Sprintf("step %s %dx%d", w.config, w.batch, w.seq) }
 
+// arguments are those of peers/serve.py.
+func (w workload) arguments() []string {
+	return []string{"step", "--config", w.config, "--batch", strconv.Itoa(w.batch), "--seq", strconv.Itoa(w.seq)}
+}
+
 func dsv3Debug() (train.Model, error) {
 	c, err := deepseekv3.Flavor("debugmodel")
 	c.DType = device.Float32
@@ -80,7 +85,7 @@ func benchSteps(ctx context.Context, o options, t *table) error {
 
 // bench lets one Trainer and all peers take turns.
 func (w workload) bench(ctx context.Context, threads int, o options, t *table) error {
-	lethe, err := w.trainer(ctx, threads)
+	lethe, err := w.trainer(ctx, threads, "none")
 	if err != nil {
 		return err
 	}
@@ -94,8 +99,7 @@ func (w workload) bench(ctx context.Context, threads int, o options, t *table) e
 		}
 	}()
 	for i, p := range torchPeers {
-		args := append([]string{"step", "--config", w.config, "--batch", strconv.Itoa(w.batch), "--seq", strconv.Itoa(w.seq)}, p.options...)
-		running[i], err = startTorch(ctx, o.python, threads, p.environment, args...)
+		running[i], err = startTorch(ctx, o.python, threads, p.environment, append(w.arguments(), p.options...)...)
 		if err != nil && p.peer == compiled && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "bench: %s: torch.compile does not run here: %v\n", w.name(), err)
 			continue
@@ -141,8 +145,8 @@ type trainer struct {
 	folder string
 }
 
-// trainer builds the model without activation checkpointing, as the peer's.
-func (w workload) trainer(ctx context.Context, threads int) (*trainer, error) {
+// trainer builds the model under a mode of activation checkpointing and makes two steps.
+func (w workload) trainer(ctx context.Context, threads int, mode string) (*trainer, error) {
 	t := &trainer{}
 	var err error
 	if t.folder, err = os.MkdirTemp("", "bench"); err != nil {
@@ -153,7 +157,7 @@ func (w workload) trainer(ctx context.Context, threads int) (*trainer, error) {
 	c.State.Enable, c.Validation.Enable = false, false
 	c.Training.Steps, c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.Threads = 1<<20, w.seq, w.batch, threads
 	c.Training.Dataset = train.StringList{"moby_dick"} // to be valid: Options.Dataset takes its place
-	c.ActivationCheckpoint.Mode = "none"
+	c.ActivationCheckpoint.Mode = mode
 	model, err := w.model()
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ type Row struct {
 	Name string `json:"name"`
 	// Peer is one of those of the command's documentation.
 	Peer string `json:"peer"`
-	// Ratio is how many times faster Lethe is.
+	// Ratio is how many times faster Lethe is, or smaller.
 	Ratio   float64 `json:"ratio"`
 	Threads int     `json:"threads"`
 

@@ -35,6 +35,9 @@ type torch struct {
 	out     *bufio.Reader
 	folder  string
 	errors  strings.Builder
+	ready   struct {
+		PeakBytes int64 `json:"peak_bytes"` // what it added to its resident memory
+	}
 }
 
 // startTorch starts a process and waits until it is warm.
@@ -63,7 +66,11 @@ func startTorch(ctx context.Context, python string, threads int, environment []s
 		os.RemoveAll(t.folder)
 		return nil, err
 	}
-	if _, err := t.out.ReadString('\n'); err != nil { // the line that it is ready
+	line, err := t.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &t.ready)
+	}
+	if err != nil {
 		return nil, t.failure(err)
 	}
 	return t, nil

@@ -4,7 +4,8 @@
     serve.py --threads 2 step --config dsv3_debug --batch 4 --seq 256 [--compile] [--experts loop|grouped]
     serve.py --threads 2 attention --shape 2,16,1024,128
 
-It prints one line when it is ready (a JSON object), and then, for each line with a number n on standard input, makes n
+It prints one line when it is ready, after two steps (a JSON object; peak_bytes is what the model and these steps added to
+the resident memory of the process at most), and then, for each line with a number n on standard input, makes n
 steps and prints their times in seconds (a JSON list). It ends with its input.
 """
 import json
@@ -50,10 +51,13 @@ def main():
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(int(sys.argv[2]))
+    base = torch_moe.proc_kib("VmRSS")
+    torch_moe.reset_peak_rss()
     step = {"step": stepper, "attention": attender}[sys.argv[3]](sys.argv[4:])
     for _ in range(2):
         step()
-    print(json.dumps(dict(torch=torch.__version__, threads=torch.get_num_threads())), file=out, flush=True)
+    peak = 1024 * (torch_moe.peak_rss_kib() - base)
+    print(json.dumps(dict(torch=torch.__version__, threads=torch.get_num_threads(), peak_bytes=peak)), file=out, flush=True)
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):
