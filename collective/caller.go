@@ -22,35 +22,12 @@ func (k Kind) String() string {
 	return [...]string{"all_to_all", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"}[k]
 }
 
-// Pass is the part of a training step that a collective belongs to.
-type Pass uint8
-
-// The passes.
-const (
-	// Direct calls come from no graph.
-	Direct Pass = iota
-	// Forward is a node's first run in the forward pass.
-	Forward
-	// Rerun is the second run of a forward node, for backward.
-	Rerun
-	// Backward is the run of a node of the backward pass.
-	Backward
-	// Update is what follows backward: norms, optimizer, counters.
-	Update
-
-	// Passes is the number of passes.
-	Passes = iota
-)
-
-func (p Pass) String() string {
-	return [...]string{"direct", "forward", "rerun", "backward", "update"}[p]
-}
-
 // Caller is on whose behalf a collective is called. Errors and flight records name it.
 type Caller struct {
 	// Node is the fully qualified name of the graph's node, "" for a direct call.
 	Node string
-	Pass Pass
+	// Pass is NoPass for a direct call.
+	Pass graph.Pass
 	// Step is the optimizer step, counted from 1; Microbatch counts from 0.
 	Step, Microbatch uint32
 }
@@ -70,18 +47,5 @@ func annotate(g Group, x *graph.Exec) {
 	if !ok || x.Running == nil {
 		return
 	}
-	a.Annotate(Caller{Node: x.Running.Node.Name, Pass: PassOf(x.Running), Step: x.Step, Microbatch: x.Microbatch})
-}
-
-// PassOf is the pass that a step of a Program belongs to.
-func PassOf(s *graph.Step) Pass {
-	switch {
-	case s.Kind == graph.Recompute:
-		return Rerun
-	case s.Node.Phase == graph.Forward:
-		return Forward
-	case s.Node.Phase == graph.Backward:
-		return Backward
-	}
-	return Update
+	a.Annotate(Caller{Node: x.Running.Node.Name, Pass: x.Running.Pass(), Step: x.Step, Microbatch: x.Microbatch})
 }

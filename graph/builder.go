@@ -92,6 +92,14 @@ func New(store *Store) *Builder {
 	}}
 }
 
+// NewUpdate returns a Builder for a graph without a forward pass, which works with what the
+// backward pass of another has left in store: its nodes belong to the phase After.
+func NewUpdate(store *Store) *Builder {
+	b := New(store)
+	b.core.phase = After
+	return b
+}
+
 // Adopt returns a Builder around a graph that stock Gorgonia functions have built.
 // Its inputs are fed by name; one that is bound to a value (gorgonia.Let) begins
 // with that value.

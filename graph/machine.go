@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/lethe-go/lethe/device"
 )
@@ -26,9 +27,10 @@ type Machine struct {
 	losses  []*boundOutput
 	counts  []int // live rows, by device.Rows
 
-	tracer Tracer
-	label  device.Labeler // the queue, if it can tell steps apart
-	watch  device.Tensor  // counter of the NaN watch, or the zero Tensor
+	tracer   Tracer
+	counters Counters
+	label    device.Labeler // the queue, if it can tell steps apart
+	watch    device.Tensor  // counter of the NaN watch, or the zero Tensor
 }
 
 // RunOptions identify a run.
@@ -219,11 +221,7 @@ func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
 	m.event(b.step.Index)
 	switch {
 	case b.step.Kind == Wait:
-		err := m.lanes[b.step.waits.Lane].wait(ctx, &m.steps[b.step.waits.Index-1])
-		if m.tracer != nil {
-			m.tracer.Waited(b.step.waits)
-		}
-		return err
+		return m.wait(ctx, b.step.waits)
 	case b.step.Lane != Compute:
 		if err := b.prepare(m); err != nil {
 			return err
@@ -234,13 +232,36 @@ func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
 	if err := b.prepare(m); err != nil {
 		return err
 	}
-	if err := b.run(m.queue, m.dev.HostAccessible()); err != nil {
+	if err := m.compute(b); err != nil {
 		return err
 	}
 	if !m.watch.IsZero() {
 		return m.watchStep(b)
 	}
 	return nil
+}
+
+// wait waits for a step of another lane.
+func (m *Machine) wait(ctx context.Context, s *Step) error {
+	begin := time.Now()
+	err := m.lanes[s.Lane].wait(ctx, &m.steps[s.Index-1])
+	m.expose(s.Node, begin)
+	if m.tracer != nil {
+		m.tracer.Waited(s)
+	}
+	return err
+}
+
+// compute runs a step on the compute lane.
+func (m *Machine) compute(b *boundStep) error {
+	n := b.step.Node
+	if n.Effects.Has(HostSync) {
+		m.counters.HostSyncs[b.step.Pass()]++
+	}
+	if n.Effects.Has(Collective) {
+		defer m.expose(n, time.Now())
+	}
+	return b.run(m.queue, m.dev.HostAccessible())
 }
 
 // checkLosses reads the losses and refuses what is not finite.

@@ -178,17 +178,6 @@ func (p *Program) Reruns() []*Node {
 	return out
 }
 
-// HostSyncs counts the steps at which the host waits for the device.
-func (p *Program) HostSyncs() int {
-	n := 0
-	for _, s := range p.Steps {
-		if s.Node.Effects.Has(HostSync) && s.Kind != Wait {
-			n++
-		}
-	}
-	return n
-}
-
 // Saved returns the storages that carry forward values over to backward.
 func (p *Program) Saved() []*Storage {
 	var out []*Storage

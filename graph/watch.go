@@ -19,8 +19,8 @@ var ErrNonFinite = errors.New("not finite")
 // that is NaN or infinite. It wraps ErrNonFinite.
 type NonFiniteError struct {
 	Node *Node
-	// Rerun is whether it was the node's second run.
-	Rerun bool
+	// Pass in which the node ran.
+	Pass Pass
 	// Output is the result that was found, Values what is in it.
 	Output int
 	Values Range
@@ -54,10 +54,6 @@ func (r Range) String() string {
 const shownInputs = 6
 
 func (e *NonFiniteError) Error() string {
-	when := e.Node.Phase.String()
-	if e.Rerun {
-		when = "rerun"
-	}
 	var inputs []string
 	for _, r := range e.suspects() {
 		inputs = append(inputs, r.String())
@@ -67,7 +63,7 @@ func (e *NonFiniteError) Error() string {
 		more = fmt.Sprintf(" and %d more", n)
 	}
 	return fmt.Sprintf("graph: %s: output %d (%v) holds %d values of %d that are NaN or infinite: %v; it is a %s in %s (%s) of %s%s",
-		e.Node.Name, e.Output, e.Values.Spec, e.Values.NonFinite, e.Values.Total, ErrNonFinite, e.Node.Kind, when, e.Node.Source, strings.Join(inputs, ", "), more)
+		e.Node.Name, e.Output, e.Values.Spec, e.Values.NonFinite, e.Values.Total, ErrNonFinite, e.Node.Kind, e.Pass, e.Node.Source, strings.Join(inputs, ", "), more)
 }
 
 // suspects are the inputs an error names: those that are not finite and the largest,
@@ -132,7 +128,7 @@ func (m *Machine) watchStep(b *boundStep) error {
 // found describes a step that made something that is not finite.
 func (m *Machine) found(b *boundStep, output int) error {
 	n := b.step.Node
-	e := &NonFiniteError{Node: n, Rerun: b.step.Kind == Recompute, Output: output}
+	e := &NonFiniteError{Node: n, Pass: b.step.Pass(), Output: output}
 	var err error
 	if e.Values, err = m.rangeOf(n.Name, b.out[output]); err != nil {
 		return err

@@ -1,7 +1,10 @@
 package train
 
 import (
+	"slices"
+
 	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/moe"
@@ -38,6 +41,24 @@ func (l layout) replica(rank int) int { return rank / l.experts }
 // part of the experts that a rank holds: its place in its expert group.
 func (l layout) part(rank int) int { return rank % l.experts }
 
+// all lists n ranks.
+func (layout) all(n int) []int {
+	ranks := make([]int, n)
+	for r := range ranks {
+		ranks[r] = r
+	}
+	return ranks
+}
+
+// expertGroup and replicaGroup list the ranks of the groups that a rank is in.
+func (l layout) expertGroup(rank int) []int {
+	return slices.DeleteFunc(l.all(l.ranks()), func(r int) bool { return l.replica(r) != l.replica(rank) })
+}
+
+func (l layout) replicaGroup(rank int) []int {
+	return slices.DeleteFunc(l.all(l.ranks()), func(r int) bool { return l.part(r) != l.part(rank) })
+}
+
 // parameters places those of a rank; nil if all are whole.
 func (l layout) parameters(rank int) graph.Layout {
 	if l.experts == 1 {
@@ -65,6 +86,19 @@ func (e ends) abort(cause error) {
 	for _, g := range e.all() {
 		g.Abort(cause)
 	}
+}
+
+// recorded returns the ends of a rank's groups as its flight recorder sees them.
+func (l layout) recorded(r *flight.Recorder, rank int, e ends) ends {
+	for _, x := range []struct {
+		end   *collective.Group
+		ranks []int
+	}{{&e.data, l.all(l.ranks())}, {&e.expert, l.expertGroup(rank)}, {&e.replica, l.replicaGroup(rank)}} {
+		if *x.end != nil {
+			*x.end = r.Group(*x.end, x.ranks)
+		}
+	}
+	return e
 }
 
 // localEnds connects ranks that are goroutines of this process.

@@ -72,6 +72,8 @@ type loop struct {
 type since struct {
 	time          time.Time // of that line
 	tokens, steps int
+	traffic       Traffic       // of the last step
+	exposed       time.Duration // of all steps
 }
 
 // prepare opens what the run writes to and tells what it is going to do.
@@ -159,17 +161,24 @@ func (l *loop) steps(ctx context.Context) error {
 		if err := l.hooks.beforeStep(ctx, l.Trainer); err != nil {
 			return l.orStop(ctx, err)
 		}
+		before := l.Traffic()
 		r, err := l.Step(whole)
 		if err != nil {
 			return err
 		}
-		l.since.tokens += r.Tokens
-		l.since.steps++
+		l.since.add(r, l.Traffic().Minus(before))
 		if err := l.hooks.afterStep(ctx, l.Trainer, r); err != nil {
 			return l.orStop(ctx, err)
 		}
 	}
 	return nil
+}
+
+func (s *since) add(r StepResult, t Traffic) {
+	s.tokens += r.Tokens
+	s.steps++
+	s.traffic = t
+	s.exposed += t.Machines.Exposed
 }
 
 func (l *loop) reportIfDue(ctx context.Context, _ *Trainer, r StepResult) error {
@@ -191,12 +200,15 @@ func (l *loop) report(ctx context.Context, r StepResult) error {
 	seconds := time.Since(l.since.time).Seconds()
 	tps := float64(l.since.tokens) / seconds
 	flops := tps * l.model.FLOPsPerToken(l.config.Training.SeqLen)
+	hostSyncs := l.since.traffic.hostSyncs()
 	m := Metrics{
 		Step: l.step, Loss: Float(r.Loss), GradNorm: Float(r.GradNorm),
 		MemoryBytes: l.memoryBytes(),
 		TPS:         Float(tps), TFLOPS: Float(flops / 1e12), MFU: Float(100 * flops / l.peak),
 		ExecutedTFLOPS: Float(float64(l.since.steps*l.layout.ranks()) * l.usage.executedFLOPs / seconds / 1e12),
-		SavedBytes:     l.usage.savedBytes, RecomputedFLOPs: int64(l.usage.recomputedFLOPs), HostSyncs: int64(l.usage.hostSyncs),
+		SavedBytes:     l.usage.savedBytes, RecomputedFLOPs: int64(l.usage.recomputedFLOPs),
+		HostSyncs: sum(hostSyncs), HostSyncsByPass: hostSyncs,
+		Collectives: l.since.traffic.collectives(), ExposedSeconds: Float(l.since.exposed.Seconds()),
 		Seconds: Float(seconds), ExpertLoad: expertLoad(moe.Loads(l.Store())),
 	}
 	if l.memory > 0 {

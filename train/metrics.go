@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/lethe-go/lethe/collective/flight"
 )
 
 // Metrics is what is reported about one optimizer step. In metrics.jsonl it is
@@ -38,8 +40,16 @@ type Metrics struct {
 	SavedBytes int64 `json:"saved_bytes"`
 	// RecomputedFLOPs is what the step computed a second time.
 	RecomputedFLOPs int64 `json:"recomputed_flops"`
-	// HostSyncs counts how often the step waited for the host.
-	HostSyncs int64 `json:"host_syncs"`
+	// HostSyncs counts how often the first rank waited in the step for its device, so that
+	// the host could read a result; HostSyncsByPass are the parts of that sum.
+	HostSyncs       int64         `json:"host_syncs"`
+	HostSyncsByPass ByPass[int64] `json:"host_syncs_by_pass"`
+	// Collectives of the step's Programs on the first rank, by kind, such as "all_to_all";
+	// kinds that were not called are not there.
+	Collectives map[string]ByPass[flight.Count] `json:"collectives"`
+	// ExposedSeconds is the time since the last line in which the first rank computed
+	// nothing, for a Program waited for a collective.
+	ExposedSeconds Float `json:"exposed_seconds"`
 	// Seconds is the time since the last line.
 	Seconds Float `json:"seconds"`
 	// ExpertLoad is how even the work of experts was in this step, layer by layer; not

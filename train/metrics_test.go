@@ -43,7 +43,8 @@ func TestMetricsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"step":3,"loss":0.5,"grad_norm":0,"memory_bytes":0,"memory_pct":0,"tps":0,"tflops":0,"mfu":0,` +
-		`"executed_tflops":0,"saved_bytes":0,"recomputed_flops":0,"host_syncs":0,"seconds":0}`
+		`"executed_tflops":0,"saved_bytes":0,"recomputed_flops":0,"host_syncs":0,` +
+		`"host_syncs_by_pass":{"forward":0,"rerun":0,"backward":0,"update":0},"collectives":null,"exposed_seconds":0,"seconds":0}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

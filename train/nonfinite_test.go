@@ -45,13 +45,13 @@ func TestNaNIsTraced(t *testing.T) {
 		watch     bool
 		parameter string
 		node      string
-		phase     graph.Phase
+		pass      graph.Pass
 	}{
-		{"again", 1, false, "layers.1.attention.wk.weight", "layers.1.attention.", graph.Forward},
-		{"watched", 1, true, "layers.1.attention.wk.weight", "layers.1.attention.", graph.Forward},
+		{"again", 1, false, "layers.1.attention.wk.weight", "layers.1.attention.", graph.ForwardPass},
+		{"watched", 1, true, "layers.1.attention.wk.weight", "layers.1.attention.", graph.ForwardPass},
 		// Every token goes through the shared experts, whatever the router has learned.
-		{"ranks", 2, false, "layers.1.moe.shared_experts.w2.weight", "layers.1.moe.shared_experts.", graph.Forward},
-		{"ranks watched", 2, true, "layers.1.moe.shared_experts.w2.weight", "layers.1.moe.shared_experts.", graph.Forward},
+		{"ranks", 2, false, "layers.1.moe.shared_experts.w2.weight", "layers.1.moe.shared_experts.", graph.ForwardPass},
+		{"ranks watched", 2, true, "layers.1.moe.shared_experts.w2.weight", "layers.1.moe.shared_experts.", graph.ForwardPass},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := tinyConfig(t)
@@ -67,7 +67,7 @@ func TestNaNIsTraced(t *testing.T) {
 			poison(t, r, test.parameter, 5)
 			before := parameters(r)
 			found, err := firstNonFinite(t, r)
-			if !strings.HasPrefix(found.Node.Name, test.node) || found.Node.Phase != test.phase || found.Rerun {
+			if !strings.HasPrefix(found.Node.Name, test.node) || found.Pass != test.pass {
 				t.Errorf("found %v: %v", found.Node, err)
 			}
 			reads := false
@@ -101,7 +101,7 @@ func sameParameters(a, b map[string][]float32) string {
 func TestOverflowOfTheNormIsTraced(t *testing.T) {
 	r := newTrainer(t, tinyConfig(t), train.Options{Model: steep{}})
 	found, err := firstNonFinite(t, r)
-	if !strings.HasPrefix(found.Node.Name, "optimizer.") || len(found.Inputs) == 0 || found.Inputs[0].NonFinite != 0 {
+	if !strings.HasPrefix(found.Node.Name, "optimizer.") || found.Pass != graph.UpdatePass || len(found.Inputs) == 0 || found.Inputs[0].NonFinite != 0 {
 		t.Errorf("%v", err)
 	}
 }

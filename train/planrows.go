@@ -95,12 +95,11 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 	return r, nil
 }
 
-// usage is what the Programs of a run need: memory at the most, operations and
-// host synchronizations of one optimizer step. With dynamic rows it is the bound.
+// usage is what the Programs of a run need: memory at the most, and operations of
+// one optimizer step. With dynamic rows it is the bound.
 type usage struct {
 	savedBytes, peakBytes, arenaBytes            int64
 	forwardFLOPs, executedFLOPs, recomputedFLOPs float64
-	hostSyncs                                    int
 }
 
 func (p *programs) usage(microbatches int) usage {
@@ -111,7 +110,6 @@ func (p *programs) usage(microbatches int) usage {
 		n := float64(p.stepCount(q, microbatches))
 		u.executedFLOPs += n * q.ExecutedFLOPs()
 		u.recomputedFLOPs += n * q.RecomputedFLOPs()
-		u.hostSyncs += int(n) * q.HostSyncs()
 		if p.trains(q) {
 			u.savedBytes = max(u.savedBytes, m.Saved)
 			u.forwardFLOPs += n * q.ForwardFLOPs()

@@ -156,7 +156,7 @@ func (c *compiler) inputs(b *graph.Builder, training bool) Inputs {
 // is the output grad_norm, before clipping. Parts of parameters are counted on the ranks
 // that hold them, whole ones once.
 func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
-	b := graph.New(c.store)
+	b := graph.NewUpdate(c.store)
 	var shared, own []graph.Value
 	for _, p := range parameters {
 		gradient := b.Variable(c.store.Variable(gradientPrefix + p.Name))
@@ -187,7 +187,7 @@ func (c *compiler) update(parameters []*graph.Variable, first *graph.Graph) (*gr
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: config: %w", err)
 	}
-	b := graph.New(c.store)
+	b := graph.NewUpdate(c.store)
 	rates := newRates(b, c.config.Optimizer.LR)
 	clip := graph.None
 	if c.config.Training.MaxNorm > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
@@ -19,6 +20,7 @@ type rank struct {
 	layout   layout
 	model    Model
 	ends     ends
+	flight   *flight.Recorder // of what the ends do; nil for a rank alone
 	totals   *totals
 	store    *graph.Store
 	loader   data.Batches
@@ -44,12 +46,12 @@ func newStore(dev device.Device, c Config, index int) *graph.Store {
 }
 
 // newRank opens the data of a rank and compiles its Programs.
-func newRank(ctx context.Context, t *Trainer, index int, e ends) (*rank, error) {
+func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recorder) (*rank, error) {
 	dev := t.device
 	if t.options.perRank != nil {
 		dev = t.options.perRank(dev)
 	}
-	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, store: newStore(dev, t.config, index)}
+	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, store: newStore(dev, t.config, index)}
 	var err error
 	if r.totals, err = newTotals(t.device, e.data); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
@@ -145,7 +146,12 @@ func (t *Trainer) openRanks(ctx context.Context) error {
 		return err
 	}
 	for i, e := range connected {
-		r, err := newRank(ctx, t, i, e)
+		var f *flight.Recorder
+		if len(connected) > 1 {
+			f = flight.New(flight.Options{Rank: i, Ranks: len(connected)})
+			e = t.layout.recorded(f, i, e)
+		}
+		r, err := newRank(ctx, t, i, e, f)
 		if err != nil {
 			return err
 		}

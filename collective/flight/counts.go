@@ -1,12 +1,19 @@
 package flight
 
-import "github.com/lethe-go/lethe/collective"
+import (
+	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/graph"
+)
 
 // Counts are the collectives that have succeeded.
-type Counts [collective.Passes][collective.Kinds]Count
+type Counts [graph.Passes][collective.Kinds]Count
 
-// Count of one kind in one pass. Bytes are those to other ranks and from them.
-type Count struct{ Calls, Sent, Received int64 }
+// Count of one kind in one pass. Sent and Received are the bytes to other ranks and from them.
+type Count struct {
+	Calls    int64 `json:"calls"`
+	Sent     int64 `json:"sent_bytes"`
+	Received int64 `json:"received_bytes"`
+}
 
 // Counts since the Recorder was made, of all its groups.
 func (r *Recorder) Counts() Counts {

@@ -19,6 +19,7 @@ import (
 	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
 )
 
 func floats(shape ...int) device.Tensor {
@@ -116,7 +117,7 @@ func (j *job) record(t *testing.T, rank int) *flight.Record {
 
 // call makes collectives of a node of the graph.
 func call(g collective.Group, node string, f func(g collective.Group) error) error {
-	g.(collective.Annotated).Annotate(collective.Caller{Node: node, Pass: collective.Backward, Step: 3, Microbatch: 1})
+	g.(collective.Annotated).Annotate(collective.Caller{Node: node, Pass: graph.BackwardPass, Step: 3, Microbatch: 1})
 	return f(g)
 }
 
@@ -387,8 +388,8 @@ func TestCounts(t *testing.T) {
 		}
 		for rank := range 2 {
 			var want flight.Counts
-			want[collective.Direct][collective.KindAllReduce] = flight.Count{Calls: 1, Sent: 16, Received: 16}
-			want[collective.Backward] = [collective.Kinds]flight.Count{
+			want[graph.NoPass][collective.KindAllReduce] = flight.Count{Calls: 1, Sent: 16, Received: 16}
+			want[graph.BackwardPass] = [collective.Kinds]flight.Count{
 				collective.KindAllReduce:     {Calls: 1, Sent: 24, Received: 24},
 				collective.KindAllGather:     {Calls: 1, Sent: 40, Received: 40},
 				collective.KindReduceScatter: {Calls: 1, Sent: 40, Received: 40},
@@ -397,7 +398,7 @@ func TestCounts(t *testing.T) {
 				collective.KindBarrier:       {Calls: 1},
 			}
 			if rank == 1 {
-				want[collective.Backward][collective.KindBroadcast] = flight.Count{Calls: 1, Sent: 56}
+				want[graph.BackwardPass][collective.KindBroadcast] = flight.Count{Calls: 1, Sent: 56}
 			}
 			if got := j.recorders[rank].Counts().Minus(before[rank]); got != want {
 				t.Errorf("round %d, rank %d: counts %v\nwant %v", round, rank, got, want)
