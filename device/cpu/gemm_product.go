@@ -112,6 +112,9 @@ const (
 	gemmInPlaceRows    = 192
 	gemmInPlaceRowsFar = 12
 	gemmNearBytes      = 1024
+	// Rows this far apart share eight lines of the first-level cache: of a strip of
+	// twelve, each would push out another before its line is used up.
+	gemmSameSetBytes = 4096
 )
 
 // place decides which operands are packed, and gives those their buffers.
@@ -166,8 +169,9 @@ func (p *gemmProduct[T]) inPlace() (a, b bool) {
 	if near(&p.b) {
 		rows = gemmInPlaceRows
 	}
+	apart := p.a.lane*int(unsafe.Sizeof(*new(T)))%gemmSameSetBytes != 0
 	a = p.a.lanes >= p.a.width && p.b.lanes <= gemmInPlaceColumns &&
-		(p.a.step == 1 || p.a.lane == 1 && near(&p.a) && p.k <= gemmDepth)
+		(p.a.step == 1 && apart || p.a.lane == 1 && near(&p.a) && p.k <= gemmDepth)
 	b = p.dotted || !p.halved && p.b.lanes >= p.b.width && p.b.lane == 1 && p.a.lanes <= rows
 	return a, b
 }
