@@ -1,9 +1,11 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 //go:generate go run ../internal/configdoc config.go ../docs/config.md
@@ -24,6 +26,7 @@ type Config struct {
 	Metrics              MetricsConfig              `toml:"metrics"`
 	Profiling            ProfilingConfig            `toml:"profiling"`
 	Validation           ValidationConfig           `toml:"validation"`
+	Comm                 CommConfig                 `toml:"comm"`
 }
 
 // JobConfig says where a run lives.
@@ -200,7 +203,8 @@ type ParallelismConfig struct {
 	// Ranks of a replica, which share the experts of every layer. It must divide their
 	// number. 1 keeps all experts on one rank.
 	ExpertParallelDegree int `toml:"expert_parallel_degree"`
-	// How ranks communicate: "local", ranks are goroutines of one process.
+	// What ranks are: "local", goroutines of one process; "mpi", processes that mpirun or
+	// Slurm has started, one for each rank. The program must be built with the tag mpi then.
 	Backend string `toml:"backend"`
 }
 
@@ -264,7 +268,8 @@ type ProfilingConfig struct {
 	// chrome://tracing.
 	EnableProfiling bool `toml:"enable_profiling"`
 	// Folder of the traces, relative to job.dump_folder unless absolute. The trace of
-	// step 10 is step-000010.trace.json.
+	// step 10 is step-000010.trace.json; where ranks are processes, each writes its own,
+	// such as step-000010.rank-1.trace.json.
 	SaveTracesFolder string `toml:"save_traces_folder"`
 	// Optimizer steps from one traced step to the next.
 	ProfileFreq int `toml:"profile_freq"`
@@ -284,6 +289,22 @@ type ValidationConfig struct {
 	Steps int `toml:"steps"`
 	// Measure with the moving average of the parameters; needs optimizer.ema_decay.
 	UseEMA bool `toml:"use_ema"`
+}
+
+// CommConfig says what ranks expect of each other. When one fails, dies or does not come in
+// time the others stop, and each leaves a record of its last collectives in the folder
+// flight of job.dump_folder.
+type CommConfig struct {
+	// Longest wait for another rank outside of steps, and in the first one: until all have
+	// started, and while a state is written. "0s" waits for ever.
+	InitTimeout Duration `toml:"init_timeout"`
+	// Longest that a collective may take in a step, from the second one on. A rank that is
+	// slower than the others by as much ends the run. "0s" waits for ever.
+	TrainTimeout Duration `toml:"train_timeout"`
+	// Optimizer steps between two comparisons of the checksums of what ranks hold in common:
+	// parameters, moments and what else a state holds. The first that differs ends the run.
+	// 0 compares nothing.
+	CheckReplicas int `toml:"check_replicas"`
 }
 
 // DefaultConfig returns the values that keys have when nothing sets them.
@@ -318,6 +339,7 @@ func DefaultConfig() Config {
 		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},
 		Profiling:            ProfilingConfig{SaveTracesFolder: "profile_traces", ProfileFreq: 10},
 		Validation:           ValidationConfig{Freq: 10, Steps: -1},
+		Comm:                 CommConfig{InitTimeout: Duration(5 * time.Minute), TrainTimeout: Duration(5 * time.Minute)},
 	}
 }
 
@@ -361,6 +383,9 @@ func (c Config) TensorboardPath() string { return c.inDumpFolder(c.Metrics.SaveT
 // TracesPath is the folder of the run's traces.
 func (c Config) TracesPath() string { return c.inDumpFolder(c.Profiling.SaveTracesFolder) }
 
+// FlightPath is the folder of the flight records of the run's ranks.
+func (c Config) FlightPath() string { return c.inDumpFolder("flight") }
+
 func (c Config) inDumpFolder(folder string) string {
 	if filepath.IsAbs(folder) {
 		return folder
@@ -371,6 +396,24 @@ func (c Config) inDumpFolder(folder string) string {
 // NumberList is a list of numbers that the command line may also give separated by
 // commas.
 type NumberList []float64
+
+// Duration is written as a number with a unit in TOML, such as "90s" or "1h30m".
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes it as [time.Duration] does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what [time.ParseDuration] does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return errors.New("not a duration")
+	}
+	*d = Duration(parsed)
+	return nil
+}
 
 // StringList is a list of strings that TOML may also give as one string.
 type StringList []string

@@ -52,6 +52,10 @@ func parseValue(typ reflect.Type, text string) (reflect.Value, error) {
 	case typ == reflect.TypeFor[NumberList]():
 		list, err := parseNumbers(text)
 		return reflect.ValueOf(list), err
+	case typ == reflect.TypeFor[Duration]():
+		var d Duration
+		err := d.UnmarshalText([]byte(text))
+		return reflect.ValueOf(d), err
 	case typ == reflect.TypeFor[*float64]():
 		if text == "none" {
 			return reflect.Zero(typ), nil
@@ -156,6 +160,8 @@ func describeType(typ reflect.Type) string {
 		return `a string or a list of strings`
 	case typ == reflect.TypeFor[NumberList]():
 		return "a list of numbers, such as [3, 1]"
+	case typ == reflect.TypeFor[Duration]():
+		return `a duration, such as "90s" or "5m"`
 	case typ == reflect.TypeFor[*float64](), typ.Kind() == reflect.Float64:
 		return "a number, such as 0.5 or 3e-4"
 	case typ.Kind() == reflect.String:

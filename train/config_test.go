@@ -57,7 +57,7 @@ func TestParseConfigErrors(t *testing.T) {
 		{"[optimizer]\ngroups.pattern = \"x\"", "x.toml:2:1: optimizer.groups is a list of tables; write [[optimizer.groups]]"},
 		{"[optimizer]\ngroups = \"x\"", "x.toml:2:10: optimizer.groups: cannot decode TOML string; write "},
 		{"[trainign]\nsteps = 3\nlr = 2", "x.toml:1:2: unknown section [trainign]; did you mean [training]?"},
-		{"[comm]\nx = 1", "x.toml:1:2: unknown section [comm]; the sections are job, model"},
+		{"[network]\nx = 1", "x.toml:1:2: unknown section [network]; the sections are job, model"},
 		{"steps = 3", "x.toml:1:1: unknown key steps; did you mean training.steps?"},
 		{"training.lr = 3", "x.toml:1:1: unknown key training.lr; did you mean optimizer.lr?"},
 		{"optimizer = {lr = 1, beta3 = 0.9}", "x.toml:1:22: unknown key optimizer.beta3; did you mean optimizer.beta1?"},

@@ -20,7 +20,7 @@ var (
 	decayNames     = []string{"linear", "sqrt", "cosine"}
 	modeNames      = []string{"none", "full", "selective"}
 	packingNames   = []string{string(data.Concatenate), string(data.FirstFit)}
-	backendNames   = []string{"local"}
+	backendNames   = []string{localBackend, mpiBackend}
 	asyncModeNames = []string{"async", "disabled"}
 )
 
@@ -63,6 +63,9 @@ func (c Config) Validate() error {
 			v.fail("validation.use_ema", true, "needs a moving average", "set optimizer.ema_decay, such as 0.999")
 		}
 	}
+	v.notBefore("comm.init_timeout", c.Comm.InitTimeout)
+	v.notBefore("comm.train_timeout", c.Comm.TrainTimeout)
+	v.atLeast("comm.check_replicas", c.Comm.CheckReplicas, 0, "set the steps between two comparisons, or 0 for none")
 	return errors.Join(v.errs...)
 }
 
@@ -205,6 +208,12 @@ func (v *validator) entries(key string, list StringList) {
 func (v *validator) atLeast(key string, value, least int, fix string) {
 	if value < least {
 		v.fail(key, value, fmt.Sprintf("must be at least %d", least), fix)
+	}
+}
+
+func (v *validator) notBefore(key string, d Duration) {
+	if d < 0 {
+		v.fail(key, d, "must not be negative", `set a duration such as "5m", or "0s" to wait for ever`)
 	}
 }
 

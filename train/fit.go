@@ -25,7 +25,7 @@ func (t *Trainer) fit() error {
 	}
 	problem := fmt.Sprintf("train: the plan needs %s (%d ranks of %s persistent and %s arena, %s to copy the state) and this process may use %s",
 		formatBytes(need), len(t.ranks), formatBytes(first.store.Bytes()), formatBytes(usage.arenaBytes), formatBytes(t.stagingBytes()), formatBytes(have))
-	if whole := stagingBytes(first.store, false); t.config.State.Enable && need-t.stagingBytes()+whole <= have {
+	if whole := t.shards.stagingBytes(false); t.config.State.Enable && need-t.stagingBytes()+whole <= have {
 		return fmt.Errorf("%s; set state.async_mode=\"disabled\", which needs %s", problem, formatBytes(need-t.stagingBytes()+whole))
 	}
 	report, err := planReport(t.config, t.options)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lethe-go/lethe/collective"
@@ -41,6 +42,15 @@ func (l layout) replica(rank int) int { return rank / l.experts }
 // part of the experts that a rank holds: its place in its expert group.
 func (l layout) part(rank int) int { return rank % l.experts }
 
+// fits refuses another number of ranks than the layout has.
+func (l layout) fits(ranks int) error {
+	if l.ranks() == ranks {
+		return nil
+	}
+	return fmt.Errorf("train: config: parallelism: data_parallel_replicate_degree %d × expert_parallel_degree %d must equal the number of processes, which is %d; start %d of them, such as with mpirun -n %d, or change the degrees",
+		l.replicas, l.experts, ranks, l.ranks(), l.ranks())
+}
+
 // all lists n ranks.
 func (layout) all(n int) []int {
 	ranks := make([]int, n)
@@ -57,6 +67,16 @@ func (l layout) expertGroup(rank int) []int {
 
 func (l layout) replicaGroup(rank int) []int {
 	return slices.DeleteFunc(l.all(l.ranks()), func(r int) bool { return l.part(r) != l.part(rank) })
+}
+
+// copies lists the ranks that hold the same of a variable as the ranks of a part do: all
+// ranks, if it is not divided.
+func (l layout) copies(divided bool, part int) []int {
+	ranks := l.all(l.ranks())
+	if !divided {
+		return ranks
+	}
+	return slices.DeleteFunc(ranks, func(r int) bool { return l.part(r) != part })
 }
 
 // parameters places those of a rank; nil if all are whole.

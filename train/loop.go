@@ -21,39 +21,72 @@ var ErrStopped = errors.New("stopped")
 // Run trains up to training.steps, reporting, saving and measuring held-out data
 // as the config says. When ctx ends it finishes the step, saves and returns an
 // error that wraps ErrStopped, or another one if it may not save.
+//
+// Of a job of several processes all call Run. They stop together, after the step in which
+// the context of one of them has ended; the first one alone reports.
 func (t *Trainer) Run(ctx context.Context) error {
-	l := &loop{Trainer: t, usage: t.ranks[0].programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
+	l := &loop{Trainer: t, signal: ctx, usage: t.ranks[0].programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
+	if t.world.several() {
+		ctx = l.untilAllStop()
+	}
 	defer l.showProgress()()
 	l.hooks = newHooks(l.ownHooks(), t.options.Hooks)
 	if err := l.prepare(ctx); err != nil {
+		t.abort(err)
 		return err
 	}
 	err := l.run(ctx)
+	if err != nil && !errors.Is(err, ErrStopped) {
+		t.abort(err)
+	}
 	err = errors.Join(err, l.settle(ctx, true))
 	return errors.Join(l.hooks.finish(ctx, t, err), l.close())
+}
+
+// untilAllStop returns a context that the end of this process' own does not end: that is
+// only said to the others, and all stop after the same step. But who waits for a process
+// that has died gives up.
+func (l *loop) untilAllStop() context.Context {
+	l.ranks[0].interrupted = func() bool { return l.signal.Err() != nil }
+	context.AfterFunc(l.signal, func() {
+		if err := l.world.dead(); err != nil {
+			l.world.abort(fmt.Errorf("%w: %w", context.Cause(l.signal), err))
+		}
+	})
+	return context.WithoutCancel(l.signal)
 }
 
 // ownHooks are what Run itself does. What watches steps stands before what reports them.
 func (l *loop) ownHooks() []Hook {
 	var own []Hook
-	if l.progress != nil {
-		own = append(own, l.progress.hook())
-	}
 	if l.config.Profiling.EnableProfiling {
 		own = append(own, l.profilerHook())
+	}
+	own = append(own,
+		Hook{Priority: SavePriority, AfterStep: l.saveIfDue},
+		Hook{Priority: ValidatePriority, AfterStep: l.judgeIfDue})
+	if l.world.leads() {
+		own = append(own, l.reporters()...)
+	}
+	return own
+}
+
+// reporters are the hooks of the process that reports.
+func (l *loop) reporters() []Hook {
+	var own []Hook
+	if l.progress != nil {
+		own = append(own, l.progress.hook())
 	}
 	if l.config.Metrics.EnableTensorboard {
 		own = append(own, tensorboardHook(l.config))
 	}
-	return append(own,
-		Hook{Priority: ReportPriority, AfterStep: l.reportIfDue, Report: l.write, Validated: l.writeValidation},
-		Hook{Priority: SavePriority, AfterStep: l.saveIfDue},
-		Hook{Priority: ValidatePriority, AfterStep: l.judgeIfDue})
+	return append(own, Hook{Priority: ReportPriority, AfterStep: l.reportIfDue, Report: l.write, Validated: l.writeValidation})
 }
 
 // loop is what one call of Run keeps.
 type loop struct {
 	*Trainer
+	signal   context.Context // whose end asks this process to stop
 	hooks    hooks
 	progress *progress // nil if lines do not go to a terminal
 	metrics  *MetricsWriter
@@ -65,6 +98,7 @@ type loop struct {
 	since  since
 	judged int  // step at which held-out data was measured last
 	waited bool // a save had to wait for the one before
+	agreed bool // all processes stop now
 	lock   *folderlock.Lock
 }
 
@@ -76,8 +110,12 @@ type since struct {
 	exposed       time.Duration // of all steps
 }
 
-// prepare opens what the run writes to and tells what it is going to do.
+// prepare has the first process open what the run writes to and tell what it is going to do.
 func (l *loop) prepare(ctx context.Context) error {
+	return l.stateFolder().writers.lead(func() error { return l.prepareFolder(ctx) })
+}
+
+func (l *loop) prepareFolder(ctx context.Context) error {
 	folder := l.config.Job.DumpFolder
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("train: job.dump_folder: %w; name a folder that can be written", err)
@@ -99,6 +137,9 @@ func (l *loop) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("train: config: %w", err)
 	}
+	if err := os.RemoveAll(l.config.FlightPath()); err != nil {
+		return fmt.Errorf("train: flight records of an earlier run: %w; make job.dump_folder writable", err)
+	}
 	if err := atomicfile.WriteFile(filepath.Join(folder, ConfigFile), text); err != nil {
 		return fmt.Errorf("train: config: %w; make job.dump_folder writable", err)
 	}
@@ -117,6 +158,7 @@ func (l *loop) measurePeak() (err error) {
 	l.peak = math.NaN()
 	if l.config.Training.DType == "float32" {
 		l.peak, l.peakOf, err = peakFLOPs(l.device)
+		l.peak *= float64(l.layout.ranks() / len(l.ranks)) // of all processes
 	}
 	return err
 }
@@ -155,7 +197,7 @@ func (l *loop) steps(ctx context.Context) error {
 	// A step that has begun is finished: half of one is of no use to anybody.
 	whole := context.WithoutCancel(ctx)
 	for l.step < l.config.Training.Steps {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || l.agreed {
 			return l.stop(ctx)
 		}
 		if err := l.hooks.beforeStep(ctx, l.Trainer); err != nil {
@@ -166,6 +208,7 @@ func (l *loop) steps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		l.agreed = l.ranks[0].stopping
 		l.since.add(r, l.Traffic().Minus(before))
 		if err := l.hooks.afterStep(ctx, l.Trainer, r); err != nil {
 			return l.orStop(ctx, err)
@@ -281,7 +324,7 @@ func (l *loop) judge(ctx context.Context) error {
 		if err := l.hooks.validated(ctx, l.Trainer, e); err != nil {
 			return err
 		}
-		if l.step < l.config.Training.Steps || l.options.Loss != nil || l.data.own != nil {
+		if l.step < l.config.Training.Steps || !l.world.leads() || l.options.Loss != nil || l.data.own != nil {
 			return nil // the entropy of text says nothing about another loss or dataset
 		}
 		return l.verdict(ctx, e)
@@ -291,12 +334,20 @@ func (l *loop) judge(ctx context.Context) error {
 // stop is the orderly end of a run that was told to end.
 func (l *loop) stop(ctx context.Context) error {
 	if !l.config.State.Enable {
-		return fmt.Errorf("train: stopped at step %d: %w; nothing was saved, since state.enable is false", l.step, context.Cause(ctx))
+		return fmt.Errorf("train: stopped at step %d: %w; nothing was saved, since state.enable is false", l.step, l.cause())
 	}
 	if err := l.save(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("train: %w at step %d of %d (%w); the same command goes on from there", ErrStopped, l.step, l.config.Training.Steps, context.Cause(ctx))
+	return fmt.Errorf("train: %w at step %d of %d (%w); the same command goes on from there", ErrStopped, l.step, l.config.Training.Steps, l.cause())
+}
+
+// cause is why the run stops.
+func (l *loop) cause() error {
+	if err := context.Cause(l.signal); err != nil {
+		return err
+	}
+	return errors.New("another process of the job was told to")
 }
 
 // orStop turns the error of what ctx interrupted into an orderly end.

@@ -28,6 +28,7 @@ type Measured struct {
 func MeasurePeaks(ctx context.Context, c Config, mode string, o Options) ([]Measured, error) {
 	c.ActivationCheckpoint.Mode = mode
 	c.State.Enable = false
+	c.Parallelism.Backend = localBackend // it is about memory, not about the way between ranks
 	o.perRank = func(d device.Device) device.Device { return instrument.Wrap(d) }
 	t, err := New(ctx, c, o)
 	if err != nil {

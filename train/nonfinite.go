@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -36,9 +35,6 @@ func (t *Trainer) explain(ctx context.Context, err error) error {
 // findNonFinite runs forward, backward and norm of the failed step again, watched.
 func (t *Trainer) findNonFinite(ctx context.Context) error {
 	for _, r := range t.ranks {
-		if err := r.renew(); err != nil {
-			return err
-		}
 		m := &r.machines
 		if err := r.watch(m.first.Machine, machineOf(m.more), machineOf(m.last), m.norm); err != nil {
 			return err
@@ -50,18 +46,6 @@ func (t *Trainer) findNonFinite(ctx context.Context) error {
 		}
 		return r.machines.norm.Run(ctx, graph.RunOptions{Step: t.step + 1})
 	})
-}
-
-// renew makes the groups usable that this rank's failure, or another's, has ended.
-func (r *rank) renew() error {
-	for _, g := range r.ends.all() {
-		renewer, ok := g.(collective.Renewer)
-		if !ok {
-			return fmt.Errorf("the ranks of %q have parted", g.Name())
-		}
-		renewer.Renew()
-	}
-	return nil
 }
 
 func (r *rank) watch(machines ...*graph.Machine) error {

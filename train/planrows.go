@@ -82,7 +82,8 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 		u := p.usage(of.Training.Microbatches())
 		r.Model, r.PersistentBytes = compiler.model, store.Bytes()
 		if c.State.Enable {
-			r.StateCopyBytes = stagingBytes(store, c.State.async())
+			s := newShards([]*rank{{store: store}}, newLayout(c.Parallelism), c.Parallelism.Backend == localBackend)
+			r.StateCopyBytes = s.stagingBytes(c.State.async())
 		}
 		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.recomputedFLOPs, u.recomputedPct()})
 		if mode == c.ActivationCheckpoint.Mode {

@@ -109,7 +109,11 @@ func (p *profiler) write(t *Trainer) (path string, err error) {
 		return "", fmt.Errorf("train: profiling.save_traces_folder: %w; name a folder that can be written", err)
 	}
 	trace := p.trace(t)
-	path = filepath.Join(p.folder, fmt.Sprintf("step-%06d.trace.json", t.Steps()))
+	name := fmt.Sprintf("step-%06d.trace.json", t.Steps())
+	if t.world.several() {
+		name = fmt.Sprintf("step-%06d.rank-%d.trace.json", t.Steps(), t.ranks[0].index)
+	}
+	path = filepath.Join(p.folder, name)
 	err = atomicfile.Write(atomicfile.OS, path, func(w io.Writer) error { return trace.Write(w) })
 	if err != nil {
 		return "", fmt.Errorf("train: profile: %w", err)

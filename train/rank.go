@@ -31,6 +31,9 @@ type rank struct {
 
 	result StepResult // of the last step, the same on every rank
 	peak   int64      // most bytes alive in the arena since the last report
+
+	interrupted func() bool // whether this process was told to stop; nil is never
+	stopping    bool        // after the step, for some process was: the same on every rank
 }
 
 // machines run the programs of the same names.
@@ -153,14 +156,19 @@ func (r *rank) step(ctx context.Context, step int, factor float64) error {
 		return err
 	}
 	if s.Valid == 0 {
-		return errors.New("no token of the step has a label; use longer documents or a larger batch")
+		return &common{errors.New("no token of the step has a label; use longer documents or a larger batch")}
 	}
 	if err := r.accumulate(ctx, step); err != nil {
 		return err
 	}
-	if err := r.totals.addSums(ctx, &s.Loss); err != nil {
+	stopping := 0.0
+	if r.interrupted != nil && r.interrupted() {
+		stopping = 1
+	}
+	if err := r.totals.addSums(ctx, &s.Loss, &stopping); err != nil {
 		return err
 	}
+	r.stopping = stopping > 0
 	if r.config.Training.DType == "float32" {
 		s.Loss = float64(float32(s.Loss))
 	}
@@ -212,7 +220,7 @@ func (r *rank) accumulate(ctx context.Context, step int) error {
 	for i := range r.batches {
 		m := r.machines.of(i, len(r.batches))
 		m.feed(&r.batches[i], scale)
-		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: r.microbatch(i)}); err != nil {
+		if err := m.Run(ctx, graph.RunOptions{Step: step, Microbatch: r.microbatch(i)}); err != nil && !r.onlyLoss(err) {
 			return err
 		}
 		r.result.Loss += m.loss()
@@ -221,6 +229,13 @@ func (r *rank) accumulate(ctx context.Context, step int) error {
 		}
 	}
 	return nil
+}
+
+// onlyLoss reports whether a run was complete but for its loss, which is not finite. Nor is
+// the sum then, which tells the other ranks.
+func (r *rank) onlyLoss(err error) bool {
+	var found *graph.NonFiniteError
+	return r.ends.data != nil && errors.Is(err, graph.ErrNonFinite) && !errors.As(err, &found)
 }
 
 // of is the machine that runs microbatch i of n.

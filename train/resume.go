@@ -7,22 +7,31 @@ import (
 
 // stateFolder is where the run's states are.
 func (t *Trainer) stateFolder() StateFolder {
-	return StateFolder{Path: t.config.StatePath(), KeepLatest: t.config.State.KeepLatestK, fs: t.options.stateFS}
+	f := StateFolder{Path: t.config.StatePath(), KeepLatest: t.config.State.KeepLatestK, fs: t.options.stateFS}
+	if t.world.several() {
+		f.writers = &writers{t.world.beside, t.device}
+	}
+	return f
 }
 
 // Save writes the state: parameters, moments, step and the loader's position. When it
-// returns nil the state is durable.
-func (t *Trainer) Save() error {
+// returns nil the state is durable. All processes of a job call it.
+func (t *Trainer) Save() error { return t.save(nil) }
+
+// save has the first process do something before the state is written, unless it is nil.
+func (t *Trainer) save(before func() error) error {
 	t.waitForSave()
 	meta, err := t.stateMeta()
 	if err != nil {
 		return err
 	}
-	tensors, err := t.shards.gather(false)
+	parts, err := t.shards.gather(false)
 	if err != nil {
 		return err
 	}
-	warnings, err := t.stateFolder().Save(meta, tensors)
+	folder := t.stateFolder()
+	folder.before = before
+	warnings, err := folder.save(meta, parts)
 	if err != nil {
 		return err
 	}
@@ -84,14 +93,9 @@ func (t *Trainer) resume() (resumed bool, err error) {
 	if err := t.checkState(state); err != nil {
 		return false, err
 	}
-	whole, err := t.shards.gather(false)
-	if err != nil {
+	if err := state.readAll(t.shards.held()); err != nil {
 		return false, err
 	}
-	if err := state.Read(whole); err != nil {
-		return false, err
-	}
-	t.shards.scatter(whole)
 	if err := t.restoreLoaders(state); err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -9,77 +10,122 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
-// shards bring the variables of all ranks together to what a state holds, and back. A
-// state does not depend on the layout: a variable that ranks share is whole in it.
+// shards are what the ranks of this process hold of a state. A state does not depend on the
+// layout: a variable that ranks share is one tensor of it. Processes write the state
+// together; what several of them hold, one writes, so that all have about as much to do.
 //
 // What has to be copied for that goes to staging memory, which is allocated once: the
-// variables of which each rank has a part, and for an asynchronous save all others too.
+// variables of which each rank of this process has a part, and for an asynchronous save all
+// that this process writes.
 type shards struct {
 	ranks   []*rank
 	layout  layout
+	alone   bool // this process has all ranks
 	staging device.Buffer
-	all     bool         // staging has room for every variable
-	staged  []stagedPart // of the tensors in staging
-	tensors []Tensor     // of the state; Data is in staging or in the first rank's memory
+	all     bool         // staging has room for every part that is written
+	staged  []stagedPart // of the parts in staging
+	parts   []part       // that this process writes; Data is in staging or in the first rank's memory
 }
 
 // stagedPart is one rank's part of a variable and its place in staging.
 type stagedPart struct{ staging, variable device.Tensor }
 
-func newShards(ranks []*rank, l layout) *shards { return &shards{ranks: ranks, layout: l} }
+func newShards(ranks []*rank, l layout, alone bool) *shards {
+	return &shards{ranks: ranks, layout: l, alone: alone}
+}
 
-// reserve makes sure that staging has room: for every variable if all, else for the
-// divided ones. No save may be reading it.
+// reserve makes sure that staging has room: for every part if all, else for those that the
+// ranks of this process have to bring together. No save may be reading it.
 func (s *shards) reserve(all bool) error {
-	if s.tensors != nil && (s.all || !all) {
+	if s.parts != nil && (s.all || !all) {
 		return nil
 	}
 	s.close()
 	store := s.ranks[0].store
-	size := stagingBytes(store, all)
+	size := s.stagingBytes(all)
 	buffer, err := store.Device().Alloc(device.OnHost, size)
 	if err != nil {
 		return fmt.Errorf("train: state: %d bytes of memory to copy it to: %w; set state.async_mode=\"disabled\"", size, err)
 	}
 	s.staging, s.all = buffer, all
 	var offset int64
-	for _, v := range stateVariables(store) {
-		t := Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global}
-		if all || divided(v) {
-			whole := device.NewTensor(buffer, offset, t.DType, t.Shape...)
-			t.Data = elementBytes(whole)
-			s.stage(v, whole)
-			offset += stagedBytes(v)
+	for _, v := range s.written() {
+		p := s.part(v)
+		if s.stages(v, all) {
+			copied := device.NewTensor(buffer, offset, p.DType, p.Shape...)
+			p.Data = elementBytes(copied)
+			s.stage(v, p, copied)
+			offset += alignedBytes(p)
 		} else {
-			t.Data = elementBytes(v.Tensor())
+			p.Data = elementBytes(v.Tensor())
 		}
-		s.tensors = append(s.tensors, t)
+		s.parts = append(s.parts, p)
 	}
 	// The first save is to find the pages there.
 	s.copyToStaging()
 	return nil
 }
 
+// part is what the ranks of this process hold together of a variable, without Data.
+func (s *shards) part(v *graph.Variable) part {
+	t := Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global}
+	if s.alone || !divided(v) {
+		return whole(t)
+	}
+	t.Shape = v.Spec.Shape
+	return part{t, v.Global, v.Offset}
+}
+
+// stages reports whether a variable is copied to staging.
+func (s *shards) stages(v *graph.Variable, all bool) bool { return all || s.alone && divided(v) }
+
 // stage notes what is copied where.
-func (s *shards) stage(v *graph.Variable, whole device.Tensor) {
-	if !divided(v) {
-		s.staged = append(s.staged, stagedPart{whole, v.Tensor()})
+func (s *shards) stage(v *graph.Variable, p part, copied device.Tensor) {
+	if !divided(v) || !s.alone {
+		s.staged = append(s.staged, stagedPart{copied, v.Tensor()})
 		return
 	}
 	rows := v.Spec.Shape[0]
 	for i, r := range s.ranks[:s.layout.experts] { // one replica is as good as any
-		s.staged = append(s.staged, stagedPart{whole.Slice(0, i*rows, (i+1)*rows), r.store.Variable(v.Name).Tensor()})
+		s.staged = append(s.staged, stagedPart{copied.Slice(0, i*rows, (i+1)*rows), r.store.Variable(v.Name).Tensor()})
 	}
 }
 
-// gather returns every parameter and every State. What is staged is a copy of now; the
-// rest, if there is any, is a view of the first rank's memory.
-func (s *shards) gather(all bool) ([]Tensor, error) {
+// written are the variables of which this process writes what it holds. Every process
+// divides the work in the same way: a part is written by that of its holders which has the
+// fewest bytes to write so far.
+func (s *shards) written() []*graph.Variable {
+	variables := stateVariables(s.ranks[0].store)
+	if s.alone {
+		return variables
+	}
+	own := s.ranks[0].index
+	loads := make([]int64, s.layout.ranks())
+	var list []*graph.Variable
+	for _, v := range variables {
+		parts := 1
+		if divided(v) {
+			parts = s.layout.experts
+		}
+		for i := range parts {
+			writer := slices.MinFunc(s.layout.copies(divided(v), i), func(a, b int) int { return cmp.Compare(loads[a], loads[b]) })
+			loads[writer] += v.Spec.Bytes()
+			if writer == own {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// gather returns the parts of all parameters and States that this process writes. What is
+// staged is a copy of now; the rest, if there is any, is a view of the first rank's memory.
+func (s *shards) gather(all bool) ([]part, error) {
 	if err := s.reserve(all); err != nil {
 		return nil, err
 	}
 	s.copyToStaging()
-	return s.tensors, nil
+	return s.parts, nil
 }
 
 // copyToStaging uses all threads of the device: a step is held up for it.
@@ -94,26 +140,37 @@ func (s *shards) copyToStaging() {
 	_ = q.Sync() // copies of one dtype do not fail
 }
 
-// scatter gives every rank its part of the tensors that gather returned.
-func (s *shards) scatter(whole []Tensor) {
-	for _, t := range whole {
+// held lists what the model has of a state: for each tensor the part of every rank of this
+// process, in its memory.
+func (s *shards) held() [][]part {
+	var list [][]part
+	for _, v := range stateVariables(s.ranks[0].store) {
+		var parts []part
 		for _, r := range s.ranks {
-			v := r.store.Variable(t.Name)
-			m := elementBytes(v.Tensor())
-			if divided(v) {
-				copy(m, t.Data[s.layout.part(r.index)*len(m):])
-			} else {
-				copy(m, t.Data)
-			}
+			v := r.store.Variable(v.Name)
+			parts = append(parts, part{Tensor{v.Name, v.Spec.DType, v.Spec.Shape, memory(v)}, v.Global, v.Offset})
 		}
+		list = append(list, parts)
 	}
+	return list
 }
 
 func (s *shards) close() {
 	if s.staging != nil {
 		s.staging.Free()
 	}
-	*s = shards{ranks: s.ranks, layout: s.layout}
+	*s = *newShards(s.ranks, s.layout, s.alone)
+}
+
+// stagingBytes is the size of staging memory.
+func (s *shards) stagingBytes(all bool) int64 {
+	var sum int64
+	for _, v := range s.written() {
+		if s.stages(v, all) {
+			sum += alignedBytes(s.part(v))
+		}
+	}
+	return sum
 }
 
 // stateVariables are those that a state holds.
@@ -127,29 +184,17 @@ func stateVariables(store *graph.Store) []*graph.Variable {
 // a parameter that the layout divides, or of what is kept for one, such as a moment.
 func divided(v *graph.Variable) bool { return !slices.Equal(v.Spec.Shape, v.Global) }
 
-// stagingBytes is the size of staging memory.
-func stagingBytes(store *graph.Store, all bool) int64 {
-	var sum int64
-	for _, v := range stateVariables(store) {
-		if all || divided(v) {
-			sum += stagedBytes(v)
-		}
-	}
-	return sum
-}
-
 // stagingBytes of a run that saves.
 func (t *Trainer) stagingBytes() int64 {
 	if !t.config.State.Enable {
 		return 0
 	}
-	return stagingBytes(t.ranks[0].store, t.config.State.async())
+	return t.shards.stagingBytes(t.config.State.async())
 }
 
-// stagedBytes is what a variable takes of staging.
-func stagedBytes(v *graph.Variable) int64 {
-	n := device.NewSpec(v.Spec.DType, v.Global...).Bytes()
-	return (n + device.Alignment - 1) / device.Alignment * device.Alignment
+// alignedBytes is what a part takes of staging.
+func alignedBytes(p part) int64 {
+	return (p.bytes() + device.Alignment - 1) / device.Alignment * device.Alignment
 }
 
 // memory is a variable's elements, as bytes.

@@ -46,6 +46,9 @@ type StateMeta struct {
 //	    state.json                  meta, index of tensors, checksums
 //	    tensors-00000.safetensors   the data
 //
+// A job of several processes writes a file of tensors from each, in which a tensor that
+// ranks divide is in parts; the index puts them together.
+//
 // A state is complete or not there: see package atomicfile. One process at a
 // time may save; anyone may read.
 type StateFolder struct {
@@ -56,6 +59,9 @@ type StateFolder struct {
 
 	fs   atomicfile.FS // nil is the operating system's
 	pace *pacer        // of writing; nil is full speed
+	// before, if it is not nil, is done before a state is written, by the first of its writers.
+	before  func() error
+	writers *writers // of a state; nil if this process writes all of it
 }
 
 // ErrNoState is returned by [StateFolder.LoadLatest] if there is nothing to
@@ -72,9 +78,17 @@ type Skipped struct {
 // On an error nothing that was complete before is lost. A warning is about
 // cleaning up: the state itself is safe.
 func (f StateFolder) Save(meta StateMeta, tensors []Tensor) (warnings []string, err error) {
-	fs := f.fs
-	if fs == nil {
-		fs = atomicfile.OS
+	parts := make([]part, len(tensors))
+	for i, t := range tensors {
+		parts[i] = whole(t)
+	}
+	return f.save(meta, parts)
+}
+
+// save writes this process' parts of a state. All writers call it, and all return the same.
+func (f StateFolder) save(meta StateMeta, parts []part) (warnings []string, err error) {
+	if f.fs == nil {
+		f.fs = atomicfile.OS
 	}
 	fail := func(err error) error {
 		return fmt.Errorf("train: state: step %d is not saved: %w; states saved before are intact", meta.Step, err)
@@ -82,68 +96,126 @@ func (f StateFolder) Save(meta StateMeta, tensors []Tensor) (warnings []string, 
 	if meta.Step < 0 {
 		return nil, fail(errors.New("a step is 0 or more"))
 	}
-	if err := atomicfile.MkdirAll(fs, f.Path); err != nil {
-		return nil, fail(err)
-	}
-	if err := atomicfile.Recover(fs, f.Path, isStateName); err != nil {
-		return nil, fail(err)
-	}
 	path := filepath.Join(f.Path, stateName(meta.Step))
-	dir, err := atomicfile.CreateDir(fs, path)
-	if err != nil {
-		return nil, fail(err)
-	}
-	if err := f.writeState(dir, meta, tensors); err != nil {
-		// Room on a full disk matters more than what a failed clean-up says.
-		_ = dir.Abort()
-		return nil, fail(err)
-	}
-	if err := dir.Commit(); err != nil {
-		return nil, fail(err)
-	}
-	return f.prune(fs, meta.Step), nil
-}
-
-func (f StateFolder) writeState(dir *atomicfile.Dir, meta StateMeta, tensors []Tensor) error {
-	index := stateIndex{Version: stateVersion, StateMeta: meta}
-	err := dir.WriteFile(tensorFile, func(w io.Writer) error {
-		var err error
-		index.Files, index.Tensors, err = f.writeTensors(w, tensors)
+	var dir *atomicfile.Dir
+	err = f.writers.lead(func() (err error) {
+		dir, err = f.begin(path)
 		return err
 	})
 	if err != nil {
+		return nil, fail(err)
+	}
+	if dir == nil {
+		dir = atomicfile.JoinDir(f.fs, path)
+	}
+	files, err := f.writeParts(dir, parts)
+	if err == nil {
+		err = f.writers.lead(func() error { return f.finish(dir, meta, files) })
+	}
+	if err != nil {
+		if f.writers.rank() == 0 {
+			// Room on a full disk matters more than what a failed clean-up says.
+			_ = dir.Abort()
+		}
+		return nil, fail(err)
+	}
+	if f.writers.rank() != 0 {
+		return nil, nil
+	}
+	return f.prune(f.fs, meta.Step), nil
+}
+
+// begin makes the folder of a state that is not complete.
+func (f StateFolder) begin(path string) (*atomicfile.Dir, error) {
+	if f.before != nil {
+		if err := f.before(); err != nil {
+			return nil, err
+		}
+	}
+	if err := atomicfile.MkdirAll(f.fs, f.Path); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Recover(f.fs, f.Path, isStateName); err != nil {
+		return nil, err
+	}
+	return atomicfile.CreateDir(f.fs, path)
+}
+
+// contents are what one process has written.
+type contents struct {
+	Files   []indexedFile
+	Tensors []indexedTensor
+}
+
+// writeParts writes the file of this process and returns what all have written.
+func (f StateFolder) writeParts(dir *atomicfile.Dir, parts []part) ([]contents, error) {
+	var own contents
+	name := tensorFile(f.writers.rank())
+	failure := dir.WriteFile(name, func(w io.Writer) (err error) {
+		own, err = f.writeTensors(w, name, parts)
 		return err
+	})
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := f.writers.share(text, failure)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]contents, len(texts))
+	for i, text := range texts {
+		if err := json.Unmarshal(text, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// finish gives a folder that has all its tensors an index, and its name.
+func (f StateFolder) finish(dir *atomicfile.Dir, meta StateMeta, files []contents) error {
+	index := stateIndex{Version: stateVersion, StateMeta: meta}
+	for _, c := range files {
+		index.Files, index.Tensors = append(index.Files, c.Files...), append(index.Tensors, c.Tensors...)
 	}
 	text, err := index.encode()
 	if err != nil {
 		return err
 	}
 	// Last: a folder with an index has everything the index names.
-	return dir.WriteFile(indexFile, func(w io.Writer) error {
+	err = dir.WriteFile(indexFile, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return dir.Commit()
 }
 
-func (f StateFolder) writeTensors(w io.Writer, tensors []Tensor) ([]indexedFile, []indexedTensor, error) {
-	list := make([]safetensors.Tensor, len(tensors))
-	for i, t := range tensors {
-		list[i] = safetensors.Tensor(t)
+func (f StateFolder) writeTensors(w io.Writer, name string, parts []part) (contents, error) {
+	list := make([]safetensors.Tensor, len(parts))
+	byName := make(map[string]part, len(parts)) // for the file has an order of its own
+	for i, p := range parts {
+		list[i], byName[p.Name] = safetensors.Tensor(p.Tensor), p
 	}
 	out := &sumWriter{w: w, pace: f.pace}
 	entries, err := safetensors.Write(out, list, nil)
 	if err != nil {
-		return nil, nil, err
+		return contents{}, err
 	}
-	file := indexedFile{Name: tensorFile, Bytes: out.bytes, HeaderCRC32C: formatCRC(out.sums[0])}
-	indexed := make([]indexedTensor, len(entries))
+	c := contents{Files: []indexedFile{{Name: name, Bytes: out.bytes, HeaderCRC32C: formatCRC(out.sums[0])}}}
 	for i, e := range entries {
-		indexed[i] = indexedTensor{
+		t := indexedTensor{
 			Name: e.Name, DType: e.DType.String(), Shape: append([]int{}, e.Shape...),
-			File: tensorFile, Offset: e.Offset, Bytes: e.Bytes, CRC32C: formatCRC(out.sums[1+i]),
+			File: name, Offset: e.Offset, Bytes: e.Bytes, CRC32C: formatCRC(out.sums[1+i]),
 		}
+		if p := byName[e.Name]; !p.isWhole() {
+			t.Global, t.Start = p.global, p.start
+		}
+		c.Tensors = append(c.Tensors, t)
 	}
-	return []indexedFile{file}, indexed, nil
+	return c, nil
 }
 
 // sumWriter passes on what it is given in pieces, and keeps the checksum of every call:

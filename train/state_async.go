@@ -45,21 +45,16 @@ func (t *Trainer) saveAsync(before func() error) (*Saving, error) {
 	if err != nil {
 		return nil, err
 	}
-	tensors, err := t.shards.gather(true)
+	parts, err := t.shards.gather(true)
 	if err != nil {
 		return nil, err
 	}
 	s := &Saving{step: meta.Step, hurry: make(chan struct{}), done: make(chan struct{})}
 	folder := t.stateFolder()
-	folder.pace = &pacer{hurry: s.hurry}
+	folder.pace, folder.before = &pacer{hurry: s.hurry}, before
 	go func() {
 		defer close(s.done)
-		if before != nil {
-			if s.err = before(); s.err != nil {
-				return
-			}
-		}
-		s.warnings, s.err = folder.Save(meta, tensors)
+		s.warnings, s.err = folder.save(meta, parts)
 	}()
 	t.saving = s
 	return s, nil

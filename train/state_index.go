@@ -15,12 +15,14 @@ import (
 const (
 	statePrefix = "step-"
 	indexFile   = "state.json"
-	tensorFile  = "tensors-00000.safetensors"
 
 	// stateVersion is the version of the format that is written. A change that
 	// an older reader would misread counts it up.
 	stateVersion = 1
 )
+
+// tensorFile is the name of the file that a process writes.
+func tensorFile(rank int) string { return fmt.Sprintf("tensors-%05d.safetensors", rank) }
 
 func stateName(step int) string { return fmt.Sprintf("%s%08d", statePrefix, step) }
 
@@ -58,6 +60,9 @@ type indexedTensor struct {
 	Offset int64  `json:"offset"` // in the file
 	Bytes  int64  `json:"bytes"`
 	CRC32C string `json:"crc32c"`
+	// Of a part: the shape of the whole, and where the part of shape Shape begins in it.
+	Global []int `json:"global,omitempty"`
+	Start  []int `json:"start,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -26,20 +26,15 @@ func (t *Trainer) initialLoad() error {
 		return &ConfigError{fmt.Errorf("train: config: state.initial_load_path: %w", err)}
 	}
 	defer state.Close()
-	whole, err := t.shards.gather(false)
-	if err != nil {
-		return err
-	}
-	load, keep, err := c.selectTensors(state, whole)
+	load, keep, err := c.selectTensors(state, t.shards.held())
 	if err != nil {
 		return &ConfigError{err}
 	}
-	for _, x := range load {
-		if err := state.ReadTensor(x); err != nil {
+	for _, parts := range load {
+		if err := state.readParts(parts); err != nil {
 			return err
 		}
 	}
-	t.shards.scatter(load)
 	if !c.InitialLoadModelOnly {
 		if err := t.goOnFrom(state); err != nil {
 			return err
@@ -63,7 +58,7 @@ func (t *Trainer) goOnFrom(s *State) error {
 }
 
 // tellLoaded says what is and what is not from the state.
-func (t *Trainer) tellLoaded(s *State, load []Tensor, keep []string) {
+func (t *Trainer) tellLoaded(s *State, load [][]part, keep []string) {
 	begins := "begins at step 0"
 	if !t.config.State.InitialLoadModelOnly {
 		begins = fmt.Sprintf("goes on after step %d", s.Step)
@@ -107,12 +102,12 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// selectTensors divides the tensors of the model into those to load and the names of
+// selectTensors divides the tensors of the model, each a list of parts, into those to load and the names of
 // those that keep their initial values. Both sides must have what is to be loaded.
-func (c StateConfig) selectTensors(s *State, model []Tensor) (load []Tensor, keep []string, err error) {
+func (c StateConfig) selectTensors(s *State, model [][]part) (load [][]part, keep []string, err error) {
 	ours := map[string]bool{}
-	for _, t := range model {
-		ours[t.Name] = true
+	for _, parts := range model {
+		ours[parts[0].Name] = true
 	}
 	names := slices.Collect(maps.Keys(ours))
 	var extra []string
@@ -128,17 +123,18 @@ func (c StateConfig) selectTensors(s *State, model []Tensor) (load []Tensor, kee
 	}
 	var missing []string
 	var unfit []error
-	for _, t := range model {
+	for _, parts := range model {
+		t := parts[0]
 		in, ok := s.Lookup(t.Name)
 		switch {
 		case !wanted(t.Name):
 			keep = append(keep, t.Name)
 		case !ok:
 			missing = append(missing, t.Name)
-		case in.DType != t.DType || !slices.Equal(in.Shape, t.Shape):
-			unfit = append(unfit, fmt.Errorf("%s is %v%v there, the model needs %v%v", t.Name, in.DType, in.Shape, t.DType, t.Shape))
+		case in.DType != t.DType || !slices.Equal(in.Shape, t.global):
+			unfit = append(unfit, fmt.Errorf("%s is %v%v there, the model needs %v%v", t.Name, in.DType, in.Shape, t.DType, t.global))
 		default:
-			load = append(load, t)
+			load = append(load, parts)
 		}
 	}
 	extra = slices.DeleteFunc(extra, func(name string) bool { return !wanted(name) })

@@ -70,7 +70,7 @@ func (l *loop) saveIfDue(ctx context.Context, _ *Trainer, _ StepResult) error {
 				return err
 			}
 		}
-		if _, err := l.saveAsync(l.metrics.Sync); err != nil {
+		if _, err := l.saveAsync(l.syncMetrics); err != nil {
 			l.warn(unsaved(err))
 		}
 		return nil
@@ -118,14 +118,12 @@ func (l *loop) save(ctx context.Context) error {
 	})
 }
 
-// saveNow makes the metrics durable first: a resumed run has a line for every reported
-// step before its state.
-func (l *loop) saveNow() error {
-	if err := l.metrics.Sync(); err != nil {
-		return err
-	}
-	return l.Save()
-}
+// saveNow returns when the state is on disk.
+func (l *loop) saveNow() error { return l.Trainer.save(l.syncMetrics) }
+
+// syncMetrics makes the metrics durable before a state is written: a resumed run has a line
+// for every reported step before its state. The first process calls it, which has them.
+func (l *loop) syncMetrics() error { return l.metrics.Sync() }
 
 func (l *loop) tellSaved(ctx context.Context, step int) error {
 	l.print("state:   step %d saved in %s", step, l.config.StatePath())

@@ -22,7 +22,19 @@ type State struct {
 	path    string
 	index   stateIndex
 	files   map[string]*safetensors.File
-	tensors map[string]indexedTensor
+	tensors map[string]*storedTensor
+}
+
+// storedTensor is a tensor as the files have it.
+type storedTensor struct {
+	TensorInfo
+	pieces []piece // one, or those that processes have written; without overlap they are all of it
+}
+
+// piece is a part of a tensor in a file; its Data is nil.
+type piece struct {
+	part
+	file, crc32c string
 }
 
 // TensorInfo describes a tensor of a state.
@@ -46,7 +58,7 @@ func OpenState(path string) (*State, error) {
 }
 
 func newState(path string) *State {
-	return &State{path: path, files: map[string]*safetensors.File{}, tensors: map[string]indexedTensor{}}
+	return &State{path: path, files: map[string]*safetensors.File{}, tensors: map[string]*storedTensor{}}
 }
 
 // broken is the error for a file of the state that cannot be used.
@@ -90,9 +102,14 @@ func (s *State) openIndexed(text []byte) (err error) {
 			return s.broken(indexFile, err)
 		}
 	}
+	for _, t := range s.tensors {
+		if err := t.complete(); err != nil {
+			return s.broken(indexFile, err)
+		}
+	}
 	for name, f := range s.files {
 		for _, e := range f.Entries() {
-			if _, ok := s.tensors[e.Name]; !ok {
+			if t := s.tensors[e.Name]; t == nil || !t.has(name) {
 				return s.broken(name, fmt.Errorf("holds %s, which %s does not list", e.Name, indexFile))
 			}
 		}
@@ -130,11 +147,58 @@ func (s *State) addTensor(t indexedTensor) error {
 	if !ok || e.DType.String() != t.DType || !slices.Equal(e.Shape, t.Shape) || e.Offset != t.Offset || e.Bytes != t.Bytes {
 		return fmt.Errorf("%q is not what %s holds", t.Name, t.File)
 	}
-	if _, twice := s.tensors[t.Name]; twice {
-		return fmt.Errorf("%q is listed twice", t.Name)
+	p := piece{part{Tensor{Name: t.Name, DType: e.DType, Shape: t.Shape}, t.Global, t.Start}, t.File, t.CRC32C}
+	if t.Global == nil && t.Start == nil {
+		p.part = whole(p.Tensor)
 	}
-	s.tensors[t.Name] = t
+	known := s.tensors[t.Name]
+	if known == nil {
+		known = &storedTensor{TensorInfo: TensorInfo{Name: t.Name, DType: e.DType, Shape: p.global}}
+		s.tensors[t.Name] = known
+	}
+	return known.add(p)
+}
+
+// add takes another piece.
+func (t *storedTensor) add(p piece) error {
+	fits := len(p.start) == len(p.Shape) && p.DType == t.DType && slices.Equal(p.global, t.Shape) && len(p.global) == len(p.Shape)
+	for i := 0; fits && i < len(p.start); i++ {
+		fits = p.start[i] >= 0 && p.start[i] <= p.global[i]-p.Shape[i]
+	}
+	if !fits {
+		return fmt.Errorf("%q in %q is no part of %v%v: %v%v from %v of %v", p.Name, p.file, t.DType, t.Shape, p.DType, p.Shape, p.start, p.global)
+	}
+	for _, q := range t.pieces {
+		if q.overlaps(p.part) {
+			return fmt.Errorf("%q is listed twice", p.Name)
+		}
+	}
+	t.pieces = append(t.pieces, p)
+	t.Bytes += p.bytes()
 	return nil
+}
+
+// complete refuses a tensor of which something is missing.
+func (t *storedTensor) complete() error {
+	left := t.Bytes / int64(t.DType.Size())
+	for _, d := range t.Shape {
+		if d == 0 {
+			return nil
+		}
+		if left%int64(d) != 0 {
+			left = 0
+		}
+		left /= int64(d)
+	}
+	if left != 1 {
+		return fmt.Errorf("%q is not whole: its %d parts are %d bytes of %v%v", t.Name, len(t.pieces), t.Bytes, t.DType, t.Shape)
+	}
+	return nil
+}
+
+// has reports whether a piece is in the file.
+func (t *storedTensor) has(file string) bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.file == file })
 }
 
 // Path is the folder of the state.
@@ -157,8 +221,7 @@ func (s *State) Lookup(name string) (TensorInfo, bool) {
 	if !ok {
 		return TensorInfo{}, false
 	}
-	dtype, _ := device.ParseDType(t.DType) // agrees with the file, so it parses
-	return TensorInfo{t.Name, dtype, t.Shape, t.Bytes}, true
+	return t.TensorInfo, true
 }
 
 // Read fills the Data of each tensor from the state. Names, dtypes and shapes
@@ -166,20 +229,31 @@ func (s *State) Lookup(name string) (TensorInfo, bool) {
 // error, for it means another model. Nothing is read unless all fit. If a
 // checksum does not match, Data holds what was read.
 func (s *State) Read(tensors []Tensor) error {
-	seen := make(map[string]bool, len(tensors))
-	for _, t := range tensors {
-		if err := s.fits(t); err != nil {
-			return err
+	list := make([][]part, len(tensors))
+	for i, t := range tensors {
+		list[i] = []part{whole(t)}
+	}
+	return s.readAll(list)
+}
+
+// readAll is Read for parts, each list being of one tensor.
+func (s *State) readAll(list [][]part) error {
+	seen := make(map[string]bool, len(list))
+	for _, parts := range list {
+		for _, p := range parts {
+			if err := s.fits(p); err != nil {
+				return err
+			}
+			seen[p.Name] = true
 		}
-		seen[t.Name] = true
 	}
 	for _, info := range s.Tensors() {
 		if !seen[info.Name] {
 			return fmt.Errorf("train: state: %s: holds %s %v%v, which the model does not have; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, info.Name, info.DType, info.Shape)
 		}
 	}
-	for _, t := range tensors {
-		if err := s.ReadTensor(t); err != nil {
+	for _, parts := range list {
+		if err := s.readParts(parts); err != nil {
 			return err
 		}
 	}
@@ -187,27 +261,45 @@ func (s *State) Read(tensors []Tensor) error {
 }
 
 // ReadTensor fills the Data of one tensor, whatever else the state holds.
-func (s *State) ReadTensor(t Tensor) error {
-	if err := s.fits(t); err != nil {
-		return err
+func (s *State) ReadTensor(t Tensor) error { return s.readParts([]part{whole(t)}) }
+
+// readParts fills parts of one tensor. Each piece of it is read once.
+func (s *State) readParts(parts []part) error {
+	for _, p := range parts {
+		if err := s.fits(p); err != nil {
+			return err
+		}
 	}
-	entry := s.tensors[t.Name]
-	if err := s.files[entry.File].Read(t.Name, t.Data); err != nil {
-		return s.broken(entry.File, err)
+	for _, p := range s.tensors[parts[0].Name].pieces {
+		// Into the part that is the same, if there is one, or through memory of its own.
+		if same := slices.IndexFunc(parts, p.sameBox); same >= 0 {
+			p.Data = parts[same].Data
+		} else {
+			p.Data = make([]byte, p.bytes())
+		}
+		if err := s.files[p.file].Read(p.Name, p.Data); err != nil {
+			return s.broken(p.file, err)
+		}
+		if err := s.checked(p.file, p.Name, p.crc32c, crc32.Checksum(p.Data, castagnoli)); err != nil {
+			return err
+		}
+		for _, to := range parts {
+			to.fill(p.part)
+		}
 	}
-	return s.checked(entry, crc32.Checksum(t.Data, castagnoli))
+	return nil
 }
 
-func (s *State) fits(t Tensor) error {
-	info, ok := s.Lookup(t.Name)
+func (s *State) fits(p part) error {
+	info, ok := s.Lookup(p.Name)
 	if !ok {
-		return fmt.Errorf("train: state: %s: has no %s, which the model needs as %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, t.Name, t.DType, t.Shape)
+		return fmt.Errorf("train: state: %s: has no %s, which the model needs as %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, p.Name, p.DType, p.global)
 	}
-	if info.DType != t.DType || !slices.Equal(info.Shape, t.Shape) {
-		return fmt.Errorf("train: state: %s: %s is %v%v, the model needs %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, t.Name, info.DType, info.Shape, t.DType, t.Shape)
+	if info.DType != p.DType || !slices.Equal(info.Shape, p.global) {
+		return fmt.Errorf("train: state: %s: %s is %v%v, the model needs %v%v; use the config it was trained with, or start another run from it with state.initial_load_path", s.path, p.Name, info.DType, info.Shape, p.DType, p.global)
 	}
-	if int64(len(t.Data)) != info.Bytes {
-		return fmt.Errorf("train: state: %s: %s has %d bytes, the slice to fill %d", s.path, t.Name, info.Bytes, len(t.Data))
+	if int64(len(p.Data)) != p.bytes() {
+		return fmt.Errorf("train: state: %s: %s has %d bytes, the slice to fill %d", s.path, p.Name, p.bytes(), len(p.Data))
 	}
 	return nil
 }
@@ -227,16 +319,16 @@ func (s *State) Verify() error {
 		if err != nil {
 			return s.broken(t.File, err)
 		}
-		if err := s.checked(t, sum.Sum32()); err != nil {
+		if err := s.checked(t.File, t.Name, t.CRC32C, sum.Sum32()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *State) checked(t indexedTensor, sum uint32) error {
-	if got := formatCRC(sum); got != t.CRC32C {
-		return s.broken(t.File, fmt.Errorf("corrupt: the checksum of %s is %s, not %s", t.Name, got, t.CRC32C))
+func (s *State) checked(file, name, crc32c string, sum uint32) error {
+	if got := formatCRC(sum); got != crc32c {
+		return s.broken(file, fmt.Errorf("corrupt: the checksum of %s is %s, not %s", name, got, crc32c))
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/lethe-go/lethe/collective"
-	"github.com/lethe-go/lethe/collective/flight"
+	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
@@ -37,6 +37,12 @@ type Options struct {
 	Device device.Device
 	// Hooks are called by Run.
 	Hooks []Hook
+	// World is MPI where the program has started it, for parallelism.backend "mpi". nil has
+	// New start it, which can be done once in a process, and Close end it.
+	World *mpi.World
+	// Stuck is called if a rank cannot be stopped because MPI hangs: only the end of the
+	// process helps. nil leaves it at that.
+	Stuck func(error)
 
 	// terminalWidth makes Log a terminal of that width, for tests.
 	terminalWidth func() int
@@ -64,6 +70,7 @@ type Trainer struct {
 	device  device.Device
 	data    *dataset
 	layout  layout
+	world   *world  // nil before the ranks have met
 	ranks   []*rank // those of this process
 	shards  *shards
 	saving  *Saving // the state that is being written, or was
@@ -87,10 +94,19 @@ func New(ctx context.Context, c Config, o Options) (*Trainer, error) {
 		t.options.Log = io.Discard
 	}
 	if err := t.open(ctx); err != nil {
+		t.abort(err)
 		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// abort has the other ranks know that this process has failed.
+func (t *Trainer) abort(err error) {
+	var c *common
+	if t.world != nil && !errors.As(err, &c) {
+		t.world.abort(fmt.Errorf("rank %d: %w", t.world.seats[0].rank, err))
+	}
 }
 
 func (t *Trainer) open(ctx context.Context) error {
@@ -101,12 +117,20 @@ func (t *Trainer) open(ctx context.Context) error {
 		}
 		t.device = d
 	}
+	var err error
+	if t.world, err = joinWorld(ctx, t.config, t.options, t.device); err != nil {
+		return err
+	}
+	if !t.world.leads() {
+		t.options.Log = io.Discard
+	}
 	if err := t.openData(ctx); err != nil {
 		return &ConfigError{err}
 	}
 	if err := t.openRanks(ctx); err != nil {
 		return &ConfigError{err}
 	}
+	t.shards = newShards(t.ranks, t.layout, !t.world.several())
 	if err := t.fit(); err != nil {
 		return &ConfigError{err}
 	}
@@ -115,13 +139,15 @@ func (t *Trainer) open(ctx context.Context) error {
 			return err
 		}
 	}
-	t.shards = newShards(t.ranks, t.layout)
 	if s := t.config.State; s.Enable {
 		if err := t.shards.reserve(s.async()); err != nil {
 			return err
 		}
 	}
-	return t.start()
+	if err := t.start(); err != nil {
+		return err
+	}
+	return t.agree(ctx)
 }
 
 func (t *Trainer) openData(ctx context.Context) error {
@@ -141,17 +167,8 @@ func (t *Trainer) openData(ctx context.Context) error {
 
 // openRanks compiles the Programs of every rank.
 func (t *Trainer) openRanks(ctx context.Context) error {
-	connected, err := t.layout.localEnds()
-	if err != nil {
-		return err
-	}
-	for i, e := range connected {
-		var f *flight.Recorder
-		if len(connected) > 1 {
-			f = flight.New(flight.Options{Rank: i, Ranks: len(connected)})
-			e = t.layout.recorded(f, i, e)
-		}
-		r, err := newRank(ctx, t, i, e, f)
+	for _, s := range t.world.seats {
+		r, err := newRank(ctx, t, s.rank, s.ends, s.flight)
 		if err != nil {
 			return err
 		}
@@ -168,6 +185,24 @@ func (t *Trainer) openRanks(ctx context.Context) error {
 	return nil
 }
 
+// agree holds what the ranks are about to do against each other.
+func (t *Trainer) agree(ctx context.Context) error {
+	if t.world.ranks() == 1 {
+		return nil
+	}
+	err := t.together(func(r *rank) error {
+		list, err := r.facts(ctx, t)
+		if err != nil {
+			return err
+		}
+		return agree(ctx, t.device, r.ends.data, list...)
+	})
+	if errors.Is(err, ErrDisagree) {
+		return &ConfigError{err}
+	}
+	return err
+}
+
 // Close waits for a state that is being written and frees the memory of the run.
 func (t *Trainer) Close() error {
 	t.waitForSave()
@@ -178,6 +213,9 @@ func (t *Trainer) Close() error {
 	for _, r := range t.ranks {
 		errs = append(errs, r.close())
 	}
+	if t.world != nil {
+		errs = append(errs, t.world.close())
+	}
 	if t.device != nil && t.options.Device == nil {
 		errs = append(errs, t.device.Close())
 	}
@@ -186,6 +224,15 @@ func (t *Trainer) Close() error {
 
 // Config of the run.
 func (t *Trainer) Config() Config { return t.config }
+
+// Leads reports whether this process is the one of the job that reports: it writes to Log
+// and to metrics.jsonl. A process alone is.
+func (t *Trainer) Leads() bool { return t.world.leads() }
+
+// Record writes what the ranks of this process have done last, because of the cause, into
+// the folder flight of job.dump_folder. It may be called at any time, on any goroutine; a
+// rank alone has nothing to tell.
+func (t *Trainer) Record(cause error) error { return t.world.record(cause) }
 
 // Model that is trained.
 func (t *Trainer) Model() Model { return t.model }
@@ -223,52 +270,71 @@ func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 		t.failed = err
 		return StepResult{}, t.explain(ctx, fmt.Errorf("train: step %d: %w", t.step+1, err))
 	}
-	t.step++
+	if t.step++; t.world.timeout != t.config.Comm.TrainTimeout {
+		t.world.setTimeout(t.config.Comm.TrainTimeout)
+	}
 	return r, nil
 }
 
 func (t *Trainer) makeStep(ctx context.Context) (StepResult, error) {
 	factor := t.schedule.Factor(t.step)
 	if len(t.ranks) == 1 { // allocates nothing
-		err := t.ranks[0].step(ctx, t.step+1, factor)
-		return t.ranks[0].result, err
+		r := t.ranks[0]
+		err := r.step(ctx, t.step+1, factor)
+		return r.result, r.fail(err)
 	}
 	err := t.together(func(r *rank) error { return r.step(ctx, t.step+1, factor) })
 	return t.ranks[0].result, err
 }
 
-// together runs f for every rank at once and returns the error that came first in the
-// order of blame: that of a rank itself before those of ranks that waited for it.
+// together runs f for every rank of this process at once and returns the error that came
+// first in the order of blame: that of a rank itself before those of ranks that waited for it.
 func (t *Trainer) together(f func(r *rank) error) error {
 	if len(t.ranks) == 1 {
-		return f(t.ranks[0])
+		return t.ranks[0].fail(f(t.ranks[0]))
 	}
 	errs := make([]error, len(t.ranks))
 	var running sync.WaitGroup
 	for i, r := range t.ranks {
-		running.Go(func() {
-			if errs[i] = f(r); errs[i] != nil {
-				r.ends.abort(fmt.Errorf("rank %d: %w", r.index, errs[i]))
-			}
-		})
+		running.Go(func() { errs[i] = r.fail(f(r)) })
 	}
 	running.Wait()
 	var waited error
-	for i, err := range errs {
+	for _, err := range errs {
+		var c *common
 		switch {
+		case errors.As(err, &c):
+			return c.error // every rank has it
 		case errors.Is(err, collective.ErrAborted):
 			waited = err
 		case err != nil:
-			return fmt.Errorf("rank %d: %w", t.ranks[i].index, err)
+			return err
 		}
 	}
 	return waited
 }
 
-// finite refuses what would ruin the parameters.
+// fail ends the groups of a rank that has failed, so that none waits for it, and names it in
+// the error.
+func (r *rank) fail(err error) error {
+	if err == nil || r.ends.data == nil {
+		return err
+	}
+	var c *common
+	if errors.As(err, &c) {
+		return err
+	}
+	if !errors.Is(err, collective.ErrAborted) {
+		err = fmt.Errorf("rank %d: %w", r.index, err)
+	}
+	r.ends.abort(err)
+	return err
+}
+
+// finite refuses what would ruin the parameters, which is the same on all ranks.
 func finite(what string, v float64) error {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return fmt.Errorf("%s is %v: %w", what, v, graph.ErrNonFinite)
+		return &common{fmt.Errorf("%s is %v: %w", what, v, graph.ErrNonFinite)}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestGenerate(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code, err := runGenerate(context.Background(), []string{"--state", run, "--prompt=-", "--max_tokens=30", "--temperature=0"},
-		streams{strings.NewReader("Call me"), &out, &errs})
+		streams{strings.NewReader("Call me"), &out, &errs, nil})
 	if code != exitDone || err != nil || out.String() != greedy {
 		t.Errorf("from stdin: code %d, %v, %q, want %q", code, err, &out, greedy)
 	}

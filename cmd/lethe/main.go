@@ -37,6 +37,7 @@ type command struct {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	last     *lastWords
 }
 
 var commands []command
@@ -62,9 +63,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return exitDone
 		}
 	}
-	ctx, stop := notify(stderr)
+	var last lastWords
+	ctx, stop := notify(stderr, &last)
 	defer stop()
-	code, err := c.run(ctx, args[1:], streams{os.Stdin, stdout, stderr})
+	code, err := c.run(ctx, args[1:], streams{os.Stdin, stdout, stderr, &last})
 	if err != nil {
 		return fail(stderr, err)
 	}

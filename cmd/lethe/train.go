@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
 
 	"github.com/lethe-go/lethe/train"
 )
@@ -14,7 +16,11 @@ var trainCommand = command{
 logged step, states and, if the config says so, event files for TensorBoard
 (metrics.enable_tensorboard) and traces for Perfetto (profiling.enable_profiling).
 On a terminal a bar shows the progress below the lines. If there is a state, training goes on from the newest
-complete one. SIGINT and SIGTERM end it after the step, with the state saved.
+complete one. SIGINT, SIGTERM and SIGUSR1 end it after the step, with the state saved.
+
+With parallelism.backend = "mpi" the ranks are processes, of which one reports: start as
+many as data_parallel_replicate_degree × expert_parallel_degree, with mpirun or srun, a
+lethe that was built with -tags mpi.
 
 Every key of the config can be overridden.
 
@@ -22,6 +28,7 @@ Examples:
   lethe train --config configs/quickstart.toml
   lethe train --config configs/quickstart.toml --training.dataset=my.txt --job.dump_folder=outputs/mine
   lethe train --config configs/llama3_debug.toml --activation_checkpoint.mode=full --training.threads=1
+  mpirun -n 2 lethe train --config configs/deepseek_v3_debug.toml --parallelism.backend=mpi --parallelism.expert_parallel_degree=2
 `,
 	run: runTrain,
 }
@@ -35,10 +42,16 @@ func runTrain(ctx context.Context, args []string, s streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	t, err := train.New(ctx, c, train.Options{Log: s.out})
+	t, err := train.New(ctx, c, train.Options{Log: s.out, Stuck: func(err error) { os.Exit(fail(s.err, err)) }})
 	if err != nil {
 		return 0, err
 	}
 	defer t.Close()
-	return exitDone, t.Run(ctx)
+	s.last.set(func(cause error) { _ = t.Record(cause) }) // there is nobody left to tell
+	defer s.last.set(nil)
+	err = t.Run(ctx)
+	if errors.Is(err, train.ErrStopped) && !t.Leads() {
+		return exitStopped, nil // one process says it for all
+	}
+	return exitDone, err
 }

@@ -34,6 +34,9 @@ func (*World) Group(context.Context, []int, Options) (collective.Group, error) {
 	return nil, errStub
 }
 
+// Dead is nil.
+func (*World) Dead() error { return nil }
+
 // Do fails.
 func (*World) Do(func()) error { return errStub }
 

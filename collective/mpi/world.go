@@ -122,6 +122,16 @@ func (w *World) identify(name string, ranks []int) uint64 {
 	return h.Sum64()
 }
 
+// Dead is an error that names a process of the world that has died, nil if none can be seen
+// to have. Those on other machines cannot. It may be called at any time, on any goroutine.
+func (w *World) Dead() error {
+	t := w.thread
+	if r := slices.IndexFunc(t.peers, t.here().sees(dead)); r >= 0 {
+		return fmt.Errorf("rank %d, %v, has died", r, t.peers[r])
+	}
+	return nil
+}
+
 // Do runs f on the thread that makes all MPI calls, between two of its polls: a way to
 // use another library of MPI in this process. Messages of groups rest until f returns.
 func (w *World) Do(f func()) error {

@@ -7,7 +7,7 @@
 // the folder is never without a complete version. [Recover] removes what a
 // killed process left of both kinds.
 //
-// Two processes must not write to one destination.
+// Two processes must not write to one destination, except as [JoinDir] allows.
 package atomicfile
 
 import (
@@ -81,6 +81,10 @@ func CreateDir(fs FS, path string) (*Dir, error) {
 	}
 	return &Dir{fs, path}, nil
 }
+
+// JoinDir lets another process add files to a folder that is being built. The one that
+// began ends it, once all others are done.
+func JoinDir(fs FS, path string) *Dir { return &Dir{fs, path} }
 
 // WriteFile adds a file with write's output and syncs it.
 func (d *Dir) WriteFile(name string, write func(io.Writer) error) error {

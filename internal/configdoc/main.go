@@ -136,6 +136,9 @@ func flow(text string) string {
 
 // kind is what TOML calls the type.
 func kind(t reflect.Type) string {
+	if t == reflect.TypeFor[train.Duration]() {
+		return "duration"
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return kind(t.Elem()) + ", not set"
@@ -158,6 +161,9 @@ func kind(t reflect.Type) string {
 
 // toml is a default as it stands in a file.
 func toml(v reflect.Value) string {
+	if d, ok := v.Interface().(train.Duration); ok {
+		return fmt.Sprintf("%q", d)
+	}
 	switch v.Kind() {
 	case reflect.String:
 		return fmt.Sprintf("%q", v.String())

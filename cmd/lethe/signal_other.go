@@ -1,0 +1,11 @@
+//go:build !unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// stopSignals end a run after its step.
+var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}

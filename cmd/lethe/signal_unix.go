@@ -1,0 +1,12 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// stopSignals end a run after its step. mpirun passes SIGUSR1 on to its processes, and Slurm
+// can send it some time before a job's time is up; on SIGTERM mpirun leaves them a second.
+var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1}
