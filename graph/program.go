@@ -178,6 +178,10 @@ func (p *Program) Reruns() []*Node {
 	return out
 }
 
+// Boundary is the index of the first step of the backward pass; without one, that of the
+// reading of outputs.
+func (p *Program) Boundary() int { return boundary(p.Steps) }
+
 // Saved returns the storages that carry forward values over to backward.
 func (p *Program) Saved() []*Storage {
 	var out []*Storage

@@ -78,15 +78,7 @@ func (c Counts) narrowAll(specs []device.Spec) []device.Spec {
 func (s *scheduler) finish() {
 	s.dropUnread()
 	s.assignInPlace()
-	// Reruns come right before the first backward node that needs them, maybe with
-	// waits in between.
-	boundary := len(s.steps) + 1
-	for _, step := range s.steps {
-		if step.Kind == Recompute || step.Node.Phase == Backward {
-			boundary = step.Index
-			break
-		}
-	}
+	boundary := boundary(s.steps)
 	live := s.storages[:0]
 	for _, st := range s.storages {
 		if st.placed != nil || st.bytes == 0 {
@@ -101,6 +93,18 @@ func (s *scheduler) finish() {
 		live = append(live, st)
 	}
 	s.storages = live
+}
+
+// boundary is the index of the first step of the backward pass, or the one behind the last
+// step. Reruns come right before the first backward node that needs them, maybe with waits
+// in between.
+func boundary(steps []*Step) int {
+	for _, step := range steps {
+		if step.Kind == Recompute || step.Node.Phase == Backward {
+			return step.Index
+		}
+	}
+	return len(steps) + 1
 }
 
 func (s *scheduler) dropUnread() {

@@ -149,7 +149,7 @@ func TestSavedBytesAreMeasured(t *testing.T) {
 		seen := make([]int64, ranks)
 		for r, err := range together(members, func(m *member) error {
 			s, err := graph.Measure(context.Background(), m.machine, graph.RunOptions{Step: 1})
-			seen[m.group.Rank()] = s.Across(border(m.program))
+			seen[m.group.Rank()] = s.Across(m.program.Boundary())
 			return err
 		}) {
 			if err != nil {
@@ -172,16 +172,6 @@ func TestSavedBytesAreMeasured(t *testing.T) {
 	if want := int64(2 * layers * trialTokens * ranks * trialTopK * trialWidth * device.Float32.Size()); kept-again != want {
 		t.Errorf("keeping the exchanges takes %d bytes, want %d", kept-again, want)
 	}
-}
-
-// border is the first step behind the forward pass.
-func border(p *graph.Program) int {
-	for _, s := range p.Steps {
-		if s.Backward() {
-			return s.Index
-		}
-	}
-	return 0
 }
 
 // reruns counts those of all-to-alls and of host syncs.

@@ -122,13 +122,13 @@ func (l layout) recorded(r *flight.Recorder, rank int, e ends) ends {
 }
 
 // localEnds connects ranks that are goroutines of this process.
-func (l layout) localEnds() ([]ends, error) {
+func (l layout) localEnds(link local.Link) ([]ends, error) {
 	list := make([]ends, l.ranks())
 	connect := func(name string, size int, at func(i int) *collective.Group) error {
 		if size == 1 {
 			return nil
 		}
-		groups, err := local.New(size, local.Options{Name: name})
+		groups, err := local.New(size, local.Options{Name: name, Link: link})
 		for i, g := range groups {
 			*at(i) = g
 		}

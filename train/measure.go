@@ -17,6 +17,9 @@ type Measured struct {
 	// Predicted is the planned peak of the arena, in bytes, for the row counts of the
 	// measured run; Peak is what the instrument saw.
 	Predicted, Peak int64
+	// PredictedSaved and Saved are the same of the bytes that are carried from forward to
+	// backward in the arena.
+	PredictedSaved, Saved int64
 	// SameLoss is whether the loss of a repetition with all dead memory poisoned is the
 	// same, bit for bit.
 	SameLoss bool
@@ -81,7 +84,8 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 			return nil, err
 		}
 		planned := x.machine.Program().Memory(x.machine.Counts())
-		one := Measured{Rank: r.index, Program: x.name, Predicted: planned.Peak, Peak: seen.Peak, SameLoss: true}
+		one := Measured{Rank: r.index, Program: x.name, Predicted: planned.Peak, Peak: seen.Peak, SameLoss: true,
+			PredictedSaved: planned.Saved - planned.SavedOnHost, Saved: seen.Across(x.machine.Program().Boundary())}
 		if x.losses != nil {
 			before := x.losses.loss()
 			if err := x.machine.Run(ctx, o); err != nil {

@@ -66,7 +66,7 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 	for _, mode := range []string{"none", "selective", "full"} {
 		of := c
 		of.ActivationCheckpoint.Mode = mode
-		connected, err := newLayout(c.Parallelism).localEnds()
+		connected, err := newLayout(c.Parallelism).localEnds(o.Link)
 		if err != nil {
 			return nil, err
 		}

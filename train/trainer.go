@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
@@ -35,6 +36,8 @@ type Options struct {
 	// Device to train on; nil is the CPU with training.threads threads. The
 	// Trainer closes only a device of its own.
 	Device device.Device
+	// Link between ranks of one process, for experiments; the zero value is their memory.
+	Link local.Link
 	// Hooks are called by Run.
 	Hooks []Hook
 	// World is MPI where the program has started it, for parallelism.backend "mpi". nil has
@@ -242,6 +245,17 @@ func (t *Trainer) Store() *graph.Store { return t.ranks[0].store }
 
 // Steps is the number of optimizer steps that are done.
 func (t *Trainer) Steps() int { return t.step }
+
+// Memory that the last microbatch took on each rank of this process, for the rows that it
+// had.
+func (t *Trainer) Memory() []graph.Memory {
+	var list []graph.Memory
+	for _, r := range t.ranks {
+		m := r.machines.of(len(r.batches)-1, len(r.batches))
+		list = append(list, m.Program().Memory(m.Counts()))
+	}
+	return list
+}
 
 // StepResult is what a step reports of itself.
 type StepResult struct {

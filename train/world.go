@@ -46,7 +46,7 @@ func joinWorld(ctx context.Context, c Config, o Options, d device.Device) (*worl
 		return joinProcesses(ctx, c, o, d)
 	}
 	w := &world{layout: newLayout(c.Parallelism)}
-	connected, err := w.layout.localEnds()
+	connected, err := w.layout.localEnds(o.Link)
 	if err != nil {
 		return nil, err
 	}

@@ -8,27 +8,34 @@ import (
 	"github.com/lethe-go/lethe/collective/internal/call"
 )
 
-// Transfer is how long a rank's collective takes on the modelled link from the moment
-// at which all ranks have come:
+// Link is what each rank is connected to the others with, for experiments. The zero value
+// is memory that the ranks share: nothing is modelled.
+type Link struct {
+	Latency   time.Duration
+	Bandwidth float64 // bytes per second in each direction; 0 has no limit
+}
+
+// Transfer is how long a rank's collective takes from the moment at which all ranks have
+// come:
 //
 //	rounds · Latency + max(sent, received) / Bandwidth
 //
 // where sent and received are bytes from and to other ranks: each rank has a full-duplex
 // link of its own to a switch without contention. An all-reduce has two rounds (the
-// all-to-all of a reduce-scatter, and an all-gather), all else one. A Bandwidth of 0 has
-// no limit. The rank sleeps for that long on the lane of the group, less what the copy
-// took, and leaves no earlier than the last rank.
-func (o Options) Transfer(rounds int, sent, received int64) time.Duration {
-	d := time.Duration(rounds) * o.Latency
-	if o.Bandwidth > 0 {
-		d += time.Duration(float64(max(sent, received)) / o.Bandwidth * float64(time.Second))
+// all-to-all of a reduce-scatter, and an all-gather), all else one. The rank
+// sleeps for that long on the lane of the group, less what the copy took, and leaves no
+// earlier than the last rank.
+func (l Link) Transfer(rounds int, sent, received int64) time.Duration {
+	d := time.Duration(rounds) * l.Latency
+	if l.Bandwidth > 0 {
+		d += time.Duration(float64(max(sent, received)) / l.Bandwidth * float64(time.Second))
 	}
 	return d
 }
 
 // arrival is when the modelled link has brought all, the zero Time without a link.
 func (g *group) arrival(c *call.Call) time.Time {
-	if g.Latency == 0 && g.Bandwidth == 0 {
+	if g.Link == (Link{}) {
 		return time.Time{}
 	}
 	rounds := 1
@@ -36,7 +43,7 @@ func (g *group) arrival(c *call.Call) time.Time {
 		rounds = 2
 	}
 	sent, received := c.Traffic(g.rank, g.Size())
-	return time.Now().Add(g.Transfer(rounds, sent, received))
+	return time.Now().Add(g.Link.Transfer(rounds, sent, received))
 }
 
 // await sleeps until then. What ends the collective ends the sleep.
@@ -45,14 +52,14 @@ func (g *group) await(ctx context.Context, arrival time.Time) {
 	if arrival.IsZero() || d <= 0 {
 		return
 	}
-	if g.link == nil {
-		g.link = time.NewTimer(d)
+	if g.timer == nil {
+		g.timer = time.NewTimer(d)
 	} else {
-		g.link.Reset(d)
+		g.timer.Reset(d)
 	}
-	defer g.link.Stop()
+	defer g.timer.Stop()
 	select {
-	case <-g.link.C:
+	case <-g.timer.C:
 	case <-g.stop:
 	case <-ctx.Done():
 	}

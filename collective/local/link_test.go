@@ -47,7 +47,7 @@ func TestLink(t *testing.T) {
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			groups, err := local.New(3, local.Options{Latency: time.Second, Bandwidth: 1000})
+			groups, err := local.New(3, local.Options{Link: local.Link{Latency: time.Second, Bandwidth: 1000}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestLink(t *testing.T) {
 // TestLinkEnds: a rank whose context ends in the middle of a transfer sleeps no longer.
 func TestLinkEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		groups, err := local.New(2, local.Options{Latency: time.Hour})
+		groups, err := local.New(2, local.Options{Link: local.Link{Latency: time.Hour}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +96,9 @@ func TestLinkEnds(t *testing.T) {
 }
 
 func TestLinkOptions(t *testing.T) {
-	for _, o := range []local.Options{{Latency: -1}, {Bandwidth: -1}} {
-		if _, err := local.New(2, o); err == nil {
-			t.Errorf("%+v is accepted", o)
+	for _, l := range []local.Link{{Latency: -1}, {Bandwidth: -1}} {
+		if _, err := local.New(2, local.Options{Link: l}); err == nil {
+			t.Errorf("%+v is accepted", l)
 		}
 	}
 }

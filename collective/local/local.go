@@ -1,6 +1,6 @@
 // Package local is a collective.Group whose ranks are goroutines of one process.
 // Ranks read each other's memory, so a transfer is one copy. For experiments a link of
-// some latency and bandwidth can be put between them, see [Options.Transfer].
+// some latency and bandwidth can be put between them, see [Link.Transfer].
 package local
 
 import (
@@ -20,11 +20,8 @@ type Options struct {
 	Name string
 	// Timeout of each collective; 0 means none.
 	Timeout time.Duration
-	// Latency and Bandwidth, in bytes per second, are of the modelled link of each
-	// rank, see [Options.Transfer]. With both zero the ranks share memory and nothing is
-	// modelled.
-	Latency   time.Duration
-	Bandwidth float64
+	// Link between the ranks.
+	Link Link
 }
 
 // New returns the ends of a group of size ranks. Tensors must be reachable by the
@@ -33,8 +30,8 @@ func New(size int, o Options) ([]collective.Group, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("collective: a group of %d ranks: want 1 or more", size)
 	}
-	if o.Latency < 0 || o.Bandwidth < 0 {
-		return nil, fmt.Errorf("collective: a link of latency %v and %v bytes/s: want neither negative", o.Latency, o.Bandwidth)
+	if l := o.Link; l.Latency < 0 || l.Bandwidth < 0 {
+		return nil, fmt.Errorf("collective: a link of latency %v and %v bytes/s: want neither negative", l.Latency, l.Bandwidth)
 	}
 	if o.Name == "" {
 		o.Name = "local"
@@ -56,7 +53,7 @@ type group struct {
 	*meeting
 	call.End
 	rank  int
-	link  *time.Timer      // of the modelled link
+	timer *time.Timer      // of the modelled link
 	terms []unsafe.Pointer // of a sum, by rank
 }
 
