@@ -18,7 +18,8 @@ type Measured struct {
 	// measured run; Peak is what the instrument saw.
 	Predicted, Peak int64
 	// PredictedSaved and Saved are the same of the bytes that are carried from forward to
-	// backward in the arena.
+	// backward in the arena. The instrument cannot tell inputs that backward reads from what
+	// was saved: Saved has those too.
 	PredictedSaved, Saved int64
 	// SameLoss is whether the loss of a repetition with all dead memory poisoned is the
 	// same, bit for bit.

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/train"
+)
+
+// Row is a case on a link.
+type Row struct {
+	Case string `json:"case"`
+	Link string `json:"link"`
+	// TPS is tokens a second of all ranks, and Ratio that to the first case, step by step.
+	TPS   float64 `json:"tps"`
+	Ratio float64 `json:"ratio"`
+	// Low and High are the quartiles of the ratio.
+	Low  float64 `json:"ratio_low"`
+	High float64 `json:"ratio_high"`
+	// Loss and GradNorm of the last step.
+	Loss     float64 `json:"loss"`
+	GradNorm float64 `json:"grad_norm"`
+	// SavedBytes are carried from forward to backward of the last step, PeakBytes the most
+	// alive at one time, summed over the ranks.
+	SavedBytes int64 `json:"saved_bytes"`
+	PeakBytes  int64 `json:"peak_bytes"`
+	// All-to-alls of a rank behind the forward pass of a step, those that were rerun, and
+	// host syncs.
+	BackwardAllToAll  int64 `json:"backward_all_to_all"`
+	RerunAllToAll     int64 `json:"rerun_all_to_all"`
+	BackwardHostSyncs int64 `json:"backward_host_syncs"`
+	// ExposedSeconds of a step passed while the first rank waited for communication.
+	ExposedSeconds float64 `json:"exposed_seconds"`
+}
+
+// runner is a case on a link.
+type runner struct {
+	*train.Trainer
+	experimentCase
+	row              Row
+	seconds, exposed []float64
+}
+
+func (x experiment) measure(ctx context.Context) ([]Row, error) {
+	var rows []Row
+	reference := make([]train.StepResult, x.steps)
+	for _, l := range x.links {
+		more, err := x.onLink(ctx, l, reference)
+		if err != nil {
+			return nil, fmt.Errorf("link %s: %w", l.name, err)
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// onLink makes the steps of all cases, in turns.
+func (x experiment) onLink(ctx context.Context, l link, reference []train.StepResult) (rows []Row, err error) {
+	var runners []*runner
+	defer func() {
+		for _, r := range runners {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	for _, c := range x.cases {
+		t, err := train.New(ctx, x.config(c), x.options(l.Link))
+		if err != nil {
+			return nil, err
+		}
+		runners = append(runners, &runner{Trainer: t, experimentCase: c, row: Row{Case: c.name, Link: l.name}})
+	}
+	for i := range reference {
+		for _, r := range runners {
+			if err := r.step(ctx, x, &reference[i]); err != nil {
+				return nil, fmt.Errorf("case %s, step %d: %w", r.name, i+1, err)
+			}
+		}
+	}
+	var before, after *runner
+	for _, r := range runners {
+		r.finish(x, runners[0])
+		rows = append(rows, r.row)
+		switch r.name {
+		case "before":
+			before = r
+		case "after":
+			after = r
+		}
+	}
+	if before != nil && after != nil {
+		if got := after.row.SavedBytes - before.row.SavedBytes; got != x.predicted() {
+			return nil, fmt.Errorf("after saves %d bytes more than before, %d are predicted", got, x.predicted())
+		}
+	}
+	return rows, nil
+}
+
+// step makes one and holds it against the reference, which the first case on the first
+// link sets.
+func (r *runner) step(ctx context.Context, x experiment, reference *train.StepResult) error {
+	traffic, begin := r.Traffic(), time.Now()
+	got, err := r.Step(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Steps() > 1 {
+		r.seconds = append(r.seconds, time.Since(begin).Seconds())
+	}
+	if *reference == (train.StepResult{}) {
+		*reference = got
+	}
+	if math.Float64bits(got.Loss) != math.Float64bits(reference.Loss) || math.Float64bits(got.GradNorm) != math.Float64bits(reference.GradNorm) {
+		return fmt.Errorf("loss %v and gradient norm %v, elsewhere %v and %v", got.Loss, got.GradNorm, reference.Loss, reference.GradNorm)
+	}
+	t := r.Traffic().Minus(traffic)
+	r.exposed = append(r.exposed, t.Machines.Exposed.Seconds())
+	row := &r.row
+	row.Loss, row.GradNorm = got.Loss, got.GradNorm
+	row.RerunAllToAll = t.Collectives[graph.RerunPass][collective.KindAllToAll].Calls
+	row.BackwardAllToAll = row.RerunAllToAll + t.Collectives[graph.BackwardPass][collective.KindAllToAll].Calls
+	row.BackwardHostSyncs = t.Machines.HostSyncs[graph.RerunPass] + t.Machines.HostSyncs[graph.BackwardPass]
+	if again := row.RerunAllToAll + row.BackwardHostSyncs; r.repeats() != (again > 0) {
+		return fmt.Errorf("%d all-to-alls are rerun and the host waits %d times in backward", row.RerunAllToAll, row.BackwardHostSyncs)
+	}
+	return nil
+}
+
+// finish sums up the steps.
+func (r *runner) finish(x experiment, first *runner) {
+	var ratios []float64
+	for i, s := range r.seconds {
+		ratios = append(ratios, first.seconds[i]/s)
+	}
+	r.row.TPS = float64(x.ranks*x.tokens) / quantile(r.seconds, 0.5)
+	r.row.Ratio, r.row.Low, r.row.High = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
+	r.row.ExposedSeconds = quantile(r.exposed, 0.5)
+	for _, m := range r.Memory() {
+		r.row.SavedBytes += m.Saved
+		r.row.PeakBytes += m.Peak
+	}
+}
+
+// quantile between the two nearest values.
+func quantile(x []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(x))
+	at := q * float64(len(sorted)-1)
+	lo := int(at)
+	hi := min(lo+1, len(sorted)-1)
+	return sorted[lo] + (at-float64(lo))*(sorted[hi]-sorted[lo])
+}
+
+// claims that a measurement without an error has checked.
+func (x experiment) claims() []string {
+	return []string{
+		fmt.Sprintf("loss and grad_norm: the same bits in all cases on all links in each of %d steps", x.steps),
+		fmt.Sprintf("backward: only case before reruns all-to-alls or waits for the host; after saves %d bytes more, as predicted", x.predicted()),
+	}
+}
+
+// printTable has a line for every link.
+func printTable(out io.Writer, cases []experimentCase, rows []Row) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "link\t")
+	for i, c := range cases {
+		fmt.Fprintf(w, "%s tokens/s\texposed s\t", c.name)
+		if i > 0 {
+			fmt.Fprintf(w, "/ %s\tquartiles\t", cases[0].name)
+		}
+	}
+	fmt.Fprintln(w)
+	for line := range slices.Chunk(rows, len(cases)) {
+		fmt.Fprintf(w, "%s\t", line[0].Link)
+		for i, r := range line {
+			fmt.Fprintf(w, "%.0f\t%.3f\t", r.TPS, r.ExposedSeconds)
+			if i > 0 {
+				fmt.Fprintf(w, "%.3f\t%.3f–%.3f\t", r.Ratio, r.Low, r.High)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i, c := range cases {
+		r := rows[i]
+		fmt.Fprintf(out, "%s: %d bytes saved, peak %d; a rank's backward has %d all-to-alls, %d of them rerun, and %d host syncs\n",
+			c.name, r.SavedBytes, r.PeakBytes, r.BackwardAllToAll, r.RerunAllToAll, r.BackwardHostSyncs)
+		if i > 0 {
+			fmt.Fprintln(out, crossover(cases[0].name, c.name, rows, i, len(cases)))
+		}
+	}
+	return nil
+}
+
+// crossover tells on which links a case is ahead of the first by more than the noise.
+func crossover(first, name string, rows []Row, i, cases int) string {
+	var ahead, even, behind []string
+	for line := range slices.Chunk(rows, cases) {
+		switch r := line[i]; {
+		case r.Low > 1:
+			ahead = append(ahead, r.Link)
+		case r.High < 1:
+			behind = append(behind, r.Link)
+		default:
+			even = append(even, r.Link)
+		}
+	}
+	return fmt.Sprintf("%s against %s, by the quartiles: ahead on %v, even on %v, behind on %v", name, first, ahead, even, behind)
+}
