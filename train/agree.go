@@ -76,7 +76,7 @@ func (f facts) compare(ctx context.Context, d device.Device, g collective.Group)
 		if err != nil {
 			return err
 		}
-		found = append(found, contrast(texts))
+		found = append(found, contrast(texts, func(r int) int { return r }))
 	}
 	return &common{fmt.Errorf("train: %w about the %s: %s; start all of them with the same", ErrDisagree, f.about, strings.Join(found, "; "))}
 }
@@ -92,8 +92,8 @@ func (f facts) line(i int) string {
 	return "nothing"
 }
 
-// contrast names the ranks that have another text than the most.
-func contrast(texts [][]byte) string {
+// contrast names the ranks that have another text than the most, each by its number in the job.
+func contrast(texts [][]byte, number func(r int) int) string {
 	ranks := map[string][]int{}
 	var order []string
 	for r, t := range texts {
@@ -101,7 +101,7 @@ func contrast(texts [][]byte) string {
 		if ranks[text] == nil {
 			order = append(order, text)
 		}
-		ranks[text] = append(ranks[text], r)
+		ranks[text] = append(ranks[text], number(r))
 	}
 	usual := order[0] // of two that are as many the one with the lower ranks is taken to be right
 	for _, text := range order {

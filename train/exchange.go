@@ -9,7 +9,7 @@ import (
 
 // exchange returns what each rank of a group brings, in the order of ranks.
 func exchange(ctx context.Context, d device.Device, g collective.Group, own []byte) ([][]byte, error) {
-	lengths, err := gatherBytes(ctx, d, g, device.Int64, 1, func(mine device.Tensor) {
+	lengths, err := gather(ctx, d, g, device.Int64, 1, func(mine device.Tensor) {
 		device.Elements[int64](mine)[0] = int64(len(own))
 	})
 	if err != nil {
@@ -24,7 +24,7 @@ func exchange(ctx context.Context, d device.Device, g collective.Group, own []by
 	if most == 0 {
 		return list, nil
 	}
-	texts, err := gatherBytes(ctx, d, g, device.Uint8, most, func(mine device.Tensor) {
+	texts, err := gather(ctx, d, g, device.Uint8, most, func(mine device.Tensor) {
 		copy(device.Elements[uint8](mine), own)
 	})
 	if err != nil {
@@ -37,8 +37,8 @@ func exchange(ctx context.Context, d device.Device, g collective.Group, own []by
 	return list, nil
 }
 
-// gatherBytes returns n elements of each rank, in host memory that is the caller's.
-func gatherBytes(ctx context.Context, d device.Device, g collective.Group, dtype device.DType, n int, fill func(device.Tensor)) (device.Tensor, error) {
+// gather returns n elements of each rank, in host memory that is the caller's.
+func gather(ctx context.Context, d device.Device, g collective.Group, dtype device.DType, n int, fill func(device.Tensor)) (device.Tensor, error) {
 	own, err := hostTensor(d, dtype, n)
 	if err != nil {
 		return own, err

@@ -21,6 +21,11 @@ func (t *Trainer) WaitForSave() {
 	}
 }
 
+// Flip turns over a low bit of a parameter on one rank.
+func (t *Trainer) Flip(rank int, parameter string) {
+	memory(t.ranks[rank].store.Variable(parameter))[0] ^= 1
+}
+
 // Gradients of the last step by replica and parameter: the parts of a replica's ranks are
 // joined. Parameters are alike.
 func (t *Trainer) Gradients() []map[string][]float64  { return t.byReplica(gradientPrefix) }

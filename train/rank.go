@@ -175,7 +175,13 @@ func (r *rank) step(ctx context.Context, step int, factor float64) error {
 	if err := finite("loss", s.Loss); err != nil {
 		return err
 	}
-	return r.update(ctx, step, factor)
+	if err := r.update(ctx, step, factor); err != nil {
+		return err
+	}
+	if n := r.config.Comm.CheckReplicas; n > 0 && step%n == 0 {
+		return r.checkReplicas(ctx, r.store.Device())
+	}
+	return nil
 }
 
 // fetch reads the microbatches of a step and counts their tokens.

@@ -1,0 +1,45 @@
+package train_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lethe-go/lethe/collective/flight"
+	"github.com/lethe-go/lethe/train"
+)
+
+// A bit that turns over on one rank is found at the next check, and the flight record names
+// the rank and the parameter. Healthy ranks pass.
+func TestCheckReplicas(t *testing.T) {
+	for _, test := range []struct {
+		replicas, experts, rank int
+		parameter, want         string
+	}{
+		{3, 1, 1, "layers.0.attention.wo.weight", "layers.0.attention.wo.weight: rank 1 has checksum "},
+		{2, 2, 3, "layers.1.moe.experts.w2", "layers.1.moe.experts.w2: rank 3 has checksum "},
+	} {
+		c := onRanks(t, test.replicas, test.experts)
+		c.Comm.CheckReplicas = 2
+		r := newTrainer(t, c, train.Options{Model: tinyLatent()})
+		steps(t, r, 3)
+		r.Flip(test.rank, test.parameter)
+		_, err := r.Step(context.Background())
+		if !errors.Is(err, train.ErrDiverged) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%d × %d: %v, want %q", test.replicas, test.experts, err, test.want)
+		}
+		text, err := os.ReadFile(filepath.Join(c.FlightPath(), fmt.Sprintf("rank_%d.json", test.rank)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var record flight.Record
+		if err := json.Unmarshal(text, &record); err != nil || !strings.Contains(record.Cause, test.want) {
+			t.Errorf("%v: %q", err, record.Cause)
+		}
+	}
+}
