@@ -42,7 +42,9 @@ type streams struct {
 
 var commands []command
 
-func init() { commands = []command{trainCommand, planCommand, compareCommand, generateCommand} }
+func init() {
+	commands = []command{trainCommand, planCommand, reportCommand, compareCommand, generateCommand}
+}
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {

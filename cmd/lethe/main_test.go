@@ -40,6 +40,13 @@ func TestTrainAndCompare(t *testing.T) {
 	if code, out, _ := lethe("compare", a, c); code != exitFailed || !strings.Contains(out, "first step that differs: 1: loss") {
 		t.Errorf("two seeds: code %d, %s", code, out)
 	}
+	html := filepath.Join(t.TempDir(), "report.html")
+	if code, _, err := lethe("report", a, b, "--html", html); code != exitDone {
+		t.Errorf("report: %d: %s", code, err)
+	}
+	if text, err := os.ReadFile(html); err != nil || !strings.Contains(string(text), "</html>") {
+		t.Errorf("report: %v: %d bytes", err, len(text))
+	}
 	if code, _, err := lethe("compare", a, filepath.Join(t.TempDir(), "nothing")); code != exitUsage || !strings.Contains(err, "metrics.jsonl") {
 		t.Errorf("no run: code %d, %s", code, err)
 	}
@@ -119,6 +126,8 @@ func TestRefusals(t *testing.T) {
 		{smallRun(folder, "--training.dataset="+text), "text too short"},
 		{smallRun(folder, "--model.flavor=9B"), "debugmodel"},
 		{[]string{"compare", folder}, "compare takes two runs, have 1"},
+		{[]string{"report", folder}, "write lethe report RUN [RUN2] --html FILE"},
+		{[]string{"report", folder, "--html", filepath.Join(folder, "x.html")}, "give the path of a TOML file"},
 		{[]string{"compare", folder, "--fast"}, "unknown option --fast"},
 		{[]string{"help", "tarin"}, "unknown command"},
 	} {

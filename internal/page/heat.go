@@ -1,0 +1,111 @@
+package page
+
+import (
+	"fmt"
+	"math"
+)
+
+// Heat is a map of values over rows and columns; a darker cell is a larger value.
+type Heat struct {
+	Title, Note string
+	// X is what columns count, such as "step".
+	X       string
+	Columns []float64
+	Rows    []HeatRow
+}
+
+// HeatRow has a value for each column, NaN where there is none.
+type HeatRow struct {
+	Name   string
+	Values []float64
+}
+
+// mostColumns are drawn; of more, the largest value of each stretch is.
+const mostColumns = 160
+
+// heatMap is what the template draws of a Heat, in a box of one unit a cell.
+type heatMap struct {
+	Heat
+	Width, Height int
+	Cells         []heatCell
+	Ticks         []Tick
+	Low, High     string
+	Cursor        cursor
+	Table         Table
+}
+
+type heatCell struct {
+	X, Y    int
+	Opacity float64
+}
+
+// Map prepares the map for the template.
+func (h Heat) Map() heatMap {
+	h = h.thin()
+	m := heatMap{Heat: h, Width: len(h.Columns), Height: len(h.Rows), Cursor: cursor{At: []float64{}, Rows: len(h.Rows), Text: []string{}}}
+	m.Table = Table{Caption: h.Title, Columns: []string{"", "least", "mean", "largest", "last"}}
+	var all []float64
+	for _, r := range h.Rows {
+		all = append(all, r.Values...)
+	}
+	s := newScale(all, false)
+	m.Low, m.High = fmt.Sprintf("%.3g", s.low), fmt.Sprintf("%.3g", s.high)
+	for i, x := range h.Columns {
+		m.Cursor.At = append(m.Cursor.At, math.Round(1000*100*(float64(i)+0.5)/float64(m.Width))/1000)
+		if i%max(1, m.Width/5) == 0 {
+			m.Ticks = append(m.Ticks, Tick{100 * (float64(i) + 0.5) / float64(m.Width), fmt.Sprintf("%.6g", x)})
+		}
+	}
+	for y, r := range h.Rows {
+		for i, v := range r.Values {
+			if finite(v) {
+				m.Cells = append(m.Cells, heatCell{i, y, math.Round(100*(0.04+0.96*s.at(v))) / 100})
+			}
+			m.Cursor.Text = append(m.Cursor.Text, fmt.Sprintf("%s · %s %.12g · %.4g", r.Name, h.X, h.Columns[i], v))
+		}
+		m.Table.Rows = append(m.Table.Rows, r.summary())
+	}
+	return m
+}
+
+func (r HeatRow) summary() []string {
+	low, high, sum, n := math.Inf(1), math.Inf(-1), 0.0, 0
+	for _, v := range r.Values {
+		if finite(v) {
+			low, high, sum, n = min(low, v), max(high, v), sum+v, n+1
+		}
+	}
+	if n == 0 {
+		return []string{r.Name, "–", "–", "–", "–"}
+	}
+	row := []string{r.Name}
+	for _, v := range []float64{low, sum / float64(n), high, r.Values[len(r.Values)-1]} {
+		row = append(row, fmt.Sprintf("%.3g", v))
+	}
+	return row
+}
+
+func (h Heat) thin() Heat {
+	stretch := (len(h.Columns) + mostColumns - 1) / mostColumns
+	if stretch <= 1 {
+		return h
+	}
+	out := h
+	out.Columns, out.Rows = nil, make([]HeatRow, len(h.Rows))
+	for from := 0; from < len(h.Columns); from += stretch {
+		out.Columns = append(out.Columns, h.Columns[from])
+	}
+	for i, r := range h.Rows {
+		out.Rows[i].Name = r.Name
+		for from := 0; from < len(r.Values); from += stretch {
+			most := math.NaN()
+			for _, v := range r.Values[from:min(from+stretch, len(r.Values))] {
+				if !(v <= most) && !math.IsNaN(v) {
+					most = v
+				}
+			}
+			out.Rows[i].Values = append(out.Rows[i].Values, most)
+		}
+	}
+	return out
+}
