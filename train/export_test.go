@@ -26,6 +26,36 @@ func (t *Trainer) Flip(rank int, parameter string) {
 	memory(t.ranks[rank].store.Variable(parameter))[0] ^= 1
 }
 
+// CallIn has f called on this process' first rank in each run of what belongs to a pass.
+func (t *Trainer) CallIn(pass graph.Pass, f func()) {
+	m := &t.ranks[0].machines
+	for _, x := range m.all() {
+		if (x == m.update) == (pass == graph.UpdatePass) {
+			x.Trace(&caller{pass: pass, call: f})
+		}
+	}
+}
+
+// caller calls at the twentieth step of a pass.
+type caller struct {
+	pass  graph.Pass
+	call  func()
+	begun int
+}
+
+func (c *caller) Begin(_ int, s *graph.Step) {
+	if s != nil && s.Pass() == c.pass {
+		if c.begun++; c.begun == 20 {
+			c.call()
+		}
+	}
+}
+
+func (*caller) Waited(*graph.Step)   {}
+func (*caller) End(error)            {}
+func (*caller) Started(*graph.Step)  {}
+func (*caller) Finished(*graph.Step) {}
+
 // Gradients of the last step by replica and parameter: the parts of a replica's ranks are
 // joined. Parameters are alike.
 func (t *Trainer) Gradients() []map[string][]float64  { return t.byReplica(gradientPrefix) }

@@ -4,14 +4,22 @@ package train_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/atomicfile"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -26,11 +34,7 @@ func TestMPI(t *testing.T) {
 		return
 	}
 	folder := t.TempDir()
-	cmd := exec.Command("mpirun", "-n", "2", os.Args[0], "-test.run=^TestMPI$", "-test.timeout=100s")
-	cmd.Env = append(os.Environ(), processKey+"="+folder,
-		// More processes than processors, by whatever user runs the tests.
-		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := launch(2, "TestMPI", folder); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for replicas := 1; replicas <= 2; replicas++ {
@@ -43,6 +47,16 @@ func TestMPI(t *testing.T) {
 		}
 		steps(t, r, 1)
 	}
+}
+
+// launch runs a test in n processes.
+func launch(n int, test, folder string, env ...string) ([]byte, error) {
+	cmd := exec.Command("mpirun", "-n", fmt.Sprint(n), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=100s")
+	cmd.Env = append(os.Environ(), processKey+"="+folder,
+		// More processes than processors, by whatever user runs the tests.
+		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	cmd.Env = append(cmd.Env, env...)
+	return cmd.CombinedOutput()
 }
 
 // onProcesses is onRanks with processes that share a folder.
@@ -85,4 +99,78 @@ func trainAsProcess(t *testing.T, folder string) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// deathKey says in which part of the fourth step rank 1 is to die.
+const deathKey = "LETHE_MPI_DEATH"
+
+// Whenever a process is killed, the other leaves a record that names it, although mpirun ends
+// it, and the last state loads on one rank.
+func TestMPIDeath(t *testing.T) {
+	if folder := os.Getenv(processKey); folder != "" {
+		dieAsProcess(t, folder, os.Getenv(deathKey))
+		return
+	}
+	for _, when := range []string{"forward", "backward", "update", "save"} {
+		t.Run(when, func(t *testing.T) {
+			folder := t.TempDir()
+			out, err := launch(2, "TestMPIDeath", folder, deathKey+"="+when)
+			if err == nil {
+				t.Fatalf("mpirun is content\n%s", out)
+			}
+			c := onProcesses(t, 1, 2, folder)
+			text, err := os.ReadFile(filepath.Join(c.FlightPath(), "rank_0.json"))
+			var record flight.Record
+			if err == nil {
+				err = json.Unmarshal(text, &record)
+			}
+			if err != nil || !strings.Contains(record.Cause, "rank 1, process ") || !strings.Contains(record.Cause, "has died") {
+				t.Errorf("%v, cause %q\n%s", err, record.Cause, out)
+			}
+			c.Parallelism = train.DefaultConfig().Parallelism
+			c.Training.GlobalBatchSize = 8
+			if r := newTrainer(t, c, train.Options{Model: latent(device.Float64)}); r.Steps() != 2 {
+				t.Errorf("the state that loads is of step %d, want 2", r.Steps())
+			}
+		})
+	}
+}
+
+// dieAsProcess trains up to the step in which rank 1 dies.
+func dieAsProcess(t *testing.T, folder, when string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	c := onProcesses(t, 1, 2, folder)
+	c.State.AsyncMode = "disabled"
+	o := train.Options{Model: latent(device.Float64)}
+	dies := os.Getenv("OMPI_COMM_WORLD_RANK") == "1"
+	die := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
+	if dies {
+		o.Hooks = []train.Hook{{BeforeStep: func(_ context.Context, t *train.Trainer) error {
+			if t.Steps() == 3 && when != "save" {
+				t.CallIn(map[string]graph.Pass{"forward": graph.ForwardPass, "backward": graph.BackwardPass, "update": graph.UpdatePass}[when], die)
+			}
+			return nil
+		}}}
+		if when == "save" {
+			o = o.WithStateFS(dyingFS{atomicfile.OS, die})
+		}
+	}
+	r := newTrainer(t, c, o)
+	if err := r.Run(ctx); err == nil {
+		t.Error("the run goes on without a rank")
+	}
+}
+
+// dyingFS dies as it makes its file of the second state.
+type dyingFS struct {
+	atomicfile.FS
+	die func()
+}
+
+func (f dyingFS) Create(path string) (atomicfile.File, error) {
+	if strings.Contains(path, "step-00000004") {
+		f.die()
+	}
+	return f.FS.Create(path)
 }
