@@ -20,6 +20,8 @@ type experiment struct {
 
 	cases []experimentCase
 	links []link
+
+	processes
 }
 
 // experimentCase is one way to checkpoint.
@@ -112,13 +114,16 @@ func (x experiment) config(c experimentCase) train.Config {
 	t.Training.Threads = x.threads
 	t.Optimizer.LR, t.LRScheduler.WarmupSteps = 2.2e-4, 1
 	t.Parallelism.ExpertParallelDegree = x.ranks
+	if x.world != nil {
+		t.Parallelism.Backend = "mpi"
+	}
 	t.ActivationCheckpoint.Mode, t.ActivationCheckpoint.Rerun = c.mode, c.rerun
 	t.State.Enable = false
 	return t
 }
 
 func (x experiment) options(l local.Link) train.Options {
-	return train.Options{Model: train.DeepSeekV3(fmt.Sprintf("16B/%d", x.scale), x.shape()), Link: l}
+	return train.Options{Model: train.DeepSeekV3(fmt.Sprintf("16B/%d", x.scale), x.shape()), Link: l, World: x.world}
 }
 
 // predicted is by how many bytes more "after" saves than "before" over all ranks, whatever

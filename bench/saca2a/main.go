@@ -12,6 +12,12 @@
 // ranks share the experts; they are goroutines with a modelled link between them (package
 // collective/local).
 //
+// With the build tag mpi and --backend mpi the ranks are processes instead, and the link is
+// what MPI finds between them:
+//
+//	go build -tags mpi ./bench/saca2a
+//	mpirun -n 4 ./saca2a --backend mpi
+//
 // Case "before" reruns the exchanges and the copies in backward
 // (activation_checkpoint.rerun = ["all_to_all", "to_host"]), "after" is the selective policy
 // as it is; --cases also knows "full" and "none". On every link the cases take turns step
@@ -22,7 +28,7 @@
 //   - only "before" reruns all-to-alls or waits for the host in backward;
 //   - "after" saves as many bytes more than "before" as the formula in experiment.go says;
 //   - an instrument that sees what kernels read and write, and no plan, finds the predicted
-//     peaks, and the predicted difference in bytes carried over to backward.
+//     peaks, and the predicted difference in bytes carried over to backward (backend local).
 package main
 
 import (
@@ -59,6 +65,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	links := flags.String("links", "none,4GB/s,1GB/s,250MB/s,100MB/s,40MB/s", "bandwidths of the link of a rank; none: memory")
 	latency := flags.Duration("latency", 20*time.Microsecond, "latency of a link")
 	names := flags.String("cases", "before,after", "cases to compare with the first")
+	backend := flags.String("backend", "local", `"local", or "mpi" under mpirun`)
 	asJSON := flags.Bool("json", false, "print one JSON object per row")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -73,12 +80,27 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if x.links, err = parseLinks(*links, *latency); err != nil {
 		return err
 	}
-	fmt.Fprintln(log, x.describe())
-	verdict, err := x.verify(ctx)
-	if err != nil {
-		return err
+	switch *backend {
+	case "local":
+	case "mpi":
+		if err := x.join(ctx); err != nil {
+			return err
+		}
+		defer x.world.Close()
+		if x.world.Rank() > 0 {
+			out, log = io.Discard, io.Discard
+		}
+	default:
+		return fmt.Errorf("--backend %q: want local or mpi", *backend)
 	}
-	fmt.Fprintln(log, verdict)
+	fmt.Fprintln(log, x.describe())
+	if x.world == nil {
+		verdict, err := x.verify(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(log, verdict)
+	}
 	rows, err := x.measure(ctx)
 	if err != nil {
 		return err

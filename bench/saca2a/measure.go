@@ -86,7 +86,9 @@ func (x experiment) onLink(ctx context.Context, l link, reference []train.StepRe
 	}
 	var before, after *runner
 	for _, r := range runners {
-		r.finish(x, runners[0])
+		if err := r.finish(ctx, x, runners[0]); err != nil {
+			return nil, err
+		}
 		rows = append(rows, r.row)
 		switch r.name {
 		case "before":
@@ -134,7 +136,7 @@ func (r *runner) step(ctx context.Context, x experiment, reference *train.StepRe
 }
 
 // finish sums up the steps.
-func (r *runner) finish(x experiment, first *runner) {
+func (r *runner) finish(ctx context.Context, x experiment, first *runner) error {
 	var ratios []float64
 	for i, s := range r.seconds {
 		ratios = append(ratios, first.seconds[i]/s)
@@ -146,6 +148,7 @@ func (r *runner) finish(x experiment, first *runner) {
 		r.row.SavedBytes += m.Saved
 		r.row.PeakBytes += m.Peak
 	}
+	return x.sum(ctx, &r.row.SavedBytes, &r.row.PeakBytes)
 }
 
 // quantile between the two nearest values.
