@@ -1,0 +1,53 @@
+package checkpoint
+
+import (
+	"math"
+
+	"github.com/lethe-go/lethe/graph"
+)
+
+// Costs tells what running a node again would cost. Plans compare integers, so
+// that equal graphs and equal costs give equal plans on every rank and machine:
+// an implementation must not depend on where or when it is asked. Ranks that
+// train together need one table.
+type Costs interface {
+	// Nanoseconds of one run of n, at least 0, at the bound of dynamic rows.
+	Nanoseconds(n *graph.Node) int64
+}
+
+// Roofline estimates a node's time as the longest of its arithmetic, its memory
+// traffic and, for collectives, its communication, plus a fixed time for the
+// launch (Williams, Waterman, Patterson 2009).
+type Roofline struct {
+	// FLOPs a second, and bytes a second to and from memory.
+	FLOPs, Bandwidth float64
+	// LinkBandwidth is bytes a second between ranks; LinkLatency the nanoseconds
+	// of an empty exchange, and of a host synchronization.
+	LinkBandwidth float64
+	LinkLatency   int64
+	// Launch is the nanoseconds of an op without work.
+	Launch int64
+}
+
+// DefaultCosts are those of a machine with 200 GFLOP/s, 20 GB/s of memory and
+// links of 10 GB/s and 10 µs: what two cores with AVX-512 come to. Plans depend on
+// the ratios alone, and are the same wherever they are made.
+func DefaultCosts() Costs {
+	return Roofline{FLOPs: 200e9, Bandwidth: 20e9, LinkBandwidth: 10e9, LinkLatency: 10_000, Launch: 1_000}
+}
+
+// Nanoseconds implements Costs.
+func (r Roofline) Nanoseconds(n *graph.Node) int64 {
+	if !n.IsOp() || n.IsView() {
+		return 0
+	}
+	seconds := max(n.Cost.ExecutedFLOPs/r.FLOPs, float64(n.Cost.BytesRead+n.Cost.BytesWritten)/r.Bandwidth)
+	fixed := r.Launch
+	if n.Effects.Has(graph.Collective) {
+		seconds = max(seconds, float64(n.Bytes())/r.LinkBandwidth)
+	}
+	if n.Effects.Has(graph.Collective) || n.Effects.Has(graph.HostSync) {
+		fixed += r.LinkLatency
+	}
+	return fixed + int64(math.Round(seconds*1e9))
+}
