@@ -5,6 +5,7 @@ import (
 
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/graph"
 )
 
 // PlanRow is what one activation checkpointing mode would cost.
@@ -37,6 +38,9 @@ type PlanReport struct {
 	// Explanation tells for each value of the config's own mode what becomes of
 	// it, and why.
 	Explanation checkpoint.Report
+	// Program is forward and backward of the first microbatch under the config's own
+	// mode.
+	Program *graph.Program
 }
 
 // PlanReportFor builds and compiles the Programs of a config under every mode. It
@@ -87,7 +91,7 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 		}
 		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.recomputedFLOPs, u.recomputedPct()})
 		if mode == c.ActivationCheckpoint.Mode {
-			r.Explanation = checkpoint.Explain(p.first.Graph, p.first.Plan)
+			r.Program, r.Explanation = p.first, checkpoint.Explain(p.first.Graph, p.first.Plan)
 		}
 	}
 	if len(r.Rows) == 0 {

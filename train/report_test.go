@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,5 +103,32 @@ func TestReportOfNothing(t *testing.T) {
 	}
 	if text := report(t, folder); !strings.Contains(text, "step 0 of 1") {
 		t.Error(text)
+	}
+}
+
+// The page of a plan names what holds the peak, and the parts of the peak add up to it.
+func TestPlanPage(t *testing.T) {
+	c := DefaultConfig()
+	c.Training.Dataset, c.Training.SeqLen, c.Training.LocalBatchSize = StringList{"moby_dick"}, 32, 2
+	c.Model = ModelConfig{Name: "deepseek_v3", Flavor: "quickstart"}
+	r, err := PlanReportFor(c, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := r.WriteHTML(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"selective", "by region", "layers.0", "saved for backward", ".go:", "decided by"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	want := formatBytes(r.Program.Bound().Peak)
+	if l := timeline(r.Program); formatBytes(int64(slices.Max(l.Series[0].Y))) != want {
+		t.Errorf("the timeline rises to %v, want %s", slices.Max(l.Series[0].Y), want)
+	}
+	if strings.Contains(b.String(), "ZgotmplZ") || b.Len() > 2<<20 {
+		t.Errorf("%d bytes", b.Len())
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/lethe-go/lethe/internal/atomicfile"
 	"github.com/lethe-go/lethe/train"
 )
 
 var planCommand = command{
 	name:  "plan",
-	usage: "--config FILE [--json | --explain NAME | --measure] [--section.key=value …]",
+	usage: "--config FILE [--json | --html FILE | --explain NAME | --measure] [--section.key=value …]",
 	about: "compare memory and recomputation of every mode, without running a step",
 	details: `Builds and compiles the Programs of the config under each activation
 checkpointing mode. Nothing is allocated, so the model may be of any size.
@@ -27,6 +28,9 @@ checkpointing mode. Nothing is allocated, so the model may be of any size.
 becomes of each forward value whose fully qualified name the pattern matches under
 the config's own mode, and who decided it; --explain "*" tells it of all.
 
+--html FILE writes one page that needs no network: the modes, the memory over the steps
+of the schedule, what holds the peak, and who decided about the values of each layer.
+
 --measure runs two steps in each mode on a device that records which bytes kernels
 touch, and holds the peak it saw against the predicted one, for every Program; then a
 third in which every dead byte is NaN.
@@ -40,15 +44,16 @@ Examples:
 }
 
 func runPlan(ctx context.Context, args []string, s streams) (int, error) {
-	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain"})
+	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain", "html"})
 	if err != nil {
 		return 0, err
 	}
 	name, explain := a.flags["explain"]
 	_, asJSON := a.flags["json"]
 	_, measure := a.flags["measure"]
-	if explain && asJSON || explain && measure || asJSON && measure {
-		return 0, usagef("--json, --explain and --measure cannot be used together")
+	_, html := a.flags["html"]
+	if len(a.flags) > 1 {
+		return 0, usagef("--json, --html, --explain and --measure cannot be used together")
 	}
 	c, err := a.load()
 	if err != nil {
@@ -62,6 +67,8 @@ func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 		return 0, err
 	}
 	switch {
+	case html:
+		return exitDone, atomicfile.Write(atomicfile.OS, a.flags["html"], func(w io.Writer) error { return r.WriteHTML(w, c) })
 	case asJSON:
 		return exitDone, printJSON(s.out, r)
 	case explain:

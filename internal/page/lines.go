@@ -15,6 +15,8 @@ type Lines struct {
 	Series []Series
 	// Format prints a value of the vertical axis; nil prints four digits.
 	Format func(float64) string
+	// Label says more about a place of the horizontal axis, or is nil.
+	Label func(x float64) string
 }
 
 // Series is a line; X ascends. A value that is not finite leaves a gap.
@@ -86,6 +88,9 @@ func (c *chart) read(xs []float64, x scale) {
 			}
 			row = append(row, value)
 			text += " · " + s.Name + " " + value
+		}
+		if c.Label != nil {
+			text += " · " + c.Label(v)
 		}
 		c.Cursor.At = append(c.Cursor.At, math.Round(1000*100*x.at(v))/1000)
 		c.Cursor.Text = append(c.Cursor.Text, text)
