@@ -5,6 +5,7 @@ package train_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/mpi"
+	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/atomicfile"
@@ -173,4 +175,51 @@ func (f dyingFS) Create(path string) (atomicfile.File, error) {
 		f.die()
 	}
 	return f.FS.Create(path)
+}
+
+// A process with another policy, seed or text is named before the first step.
+func TestMPIDisagreement(t *testing.T) {
+	if folder := os.Getenv(processKey); folder != "" {
+		disagreeAsProcess(t, folder)
+		return
+	}
+	out, err := launch(2, "TestMPIDisagreement", t.TempDir())
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func disagreeAsProcess(t *testing.T, folder string) {
+	w, err := mpi.Init(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, test := range []struct {
+		differ func(c *train.Config)
+		want   string
+	}{
+		{func(c *train.Config) { c.ActivationCheckpoint.Mode = "full" }, "rank 1 has activation_checkpoint.mode = 'full', rank 0 has activation_checkpoint.mode = 'selective'"},
+		{func(c *train.Config) { c.Training.Seed = 7 }, "rank 1 has training.seed = 7, rank 0 has training.seed = 0"},
+		{func(c *train.Config) { c.Parallelism.ExpertParallelDegree = 4 }, "rank 1 has parallelism.expert_parallel_degree = 4, rank 0 has"},
+		// The config is the same, what it reads is not.
+		{nil, "rank 1 has a first batch of rank 0 with hash "},
+	} {
+		c := onProcesses(t, 1, 2, folder)
+		c.State.Enable = false
+		o := train.Options{Model: latent(device.Float64), World: w}
+		switch {
+		case test.differ == nil:
+			o.Dataset = &train.Dataset{Name: "counting", Train: func(ctx context.Context, rank, ranks int) (data.Batches, error) {
+				return counting(2, 33, 100)(ctx, rank+w.Rank(), ranks)
+			}}
+		case w.Rank() == 1:
+			test.differ(&c)
+		}
+		if _, err := train.New(context.Background(), c, o); !errors.Is(err, train.ErrDisagree) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("case %d: %v, want %q", i, err, test.want)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
 }
