@@ -125,11 +125,11 @@ func (s *scheduler) feed() {
 func onHost(n *Node) bool { return n.Out[0].Place != 0 }
 
 // delayMutators returns the needed ops in order, with each mutator but commits
-// put behind the last of its inputs, and an asynchronous one behind the last node that
-// touches what it overwrites.
+// put behind the last of its inputs, or later if that is a reduction, and an asynchronous one
+// behind the last node that touches what it overwrites.
 func (s *scheduler) delayMutators() []*Node {
 	var order []*Node
-	d := delays{place: map[*Node]int{}, touched: map[*Variable]*Node{}}
+	d := delays{place: map[*Node]int{}, touched: map[*Variable]*Node{}, reductions: newReductions(s.g, s.need)}
 	for _, n := range s.g.Nodes {
 		if !s.need[n.ID] || !n.IsOp() {
 			continue
@@ -155,8 +155,9 @@ func (s *scheduler) delayMutators() []*Node {
 
 // delays finds out what mutators follow.
 type delays struct {
-	place   map[*Node]int       // id of the node in order that a node runs at or behind
-	touched map[*Variable]*Node // by the last node so far
+	place      map[*Node]int       // id of the node in order that a node runs at or behind
+	touched    map[*Variable]*Node // by the last node so far
+	reductions *reductions
 }
 
 // later of two nodes, each of which may be nil.
@@ -184,6 +185,9 @@ func (d *delays) anchor(n *Node) *Node {
 	}
 	if last == nil || last.Commit || isMutator(last.Op) && !asynchronous {
 		return nil
+	}
+	if !asynchronous {
+		last = d.later(last, d.reductions.behind(last))
 	}
 	return last
 }

@@ -74,7 +74,8 @@ func (c Counts) narrowAll(specs []device.Spec) []device.Spec {
 
 // finish settles the storages once all readers are known: outputs nobody reads
 // are dropped where the op allows it, assignments to scratch variables are
-// computed in place, and what carries over to backward is marked.
+// computed in place, what carries over to backward is marked, and what can set out
+// ahead does.
 func (s *scheduler) finish() {
 	s.dropUnread()
 	s.assignInPlace()
@@ -93,6 +94,7 @@ func (s *scheduler) finish() {
 		live = append(live, st)
 	}
 	s.storages = live
+	s.setOutAhead()
 }
 
 // boundary is the index of the first step of the backward pass, or the one behind the last

@@ -23,13 +23,6 @@ type Store struct {
 	arena     device.Buffer
 }
 
-// Layout places parameters on ranks.
-type Layout interface {
-	// Place returns the shape of this rank's part of a parameter and where the
-	// part begins in the whole.
-	Place(name string, global []int) (shape, offset []int)
-}
-
 // StoreOptions of a Store; the zero value works.
 type StoreOptions struct {
 	// Seed of every random number: initial values and dropout.
@@ -76,7 +69,8 @@ type Variable struct {
 	Kind VariableKind
 	Spec device.Spec // of this rank's part
 	Init Initializer
-	// Global is the shape of the whole, and Offset where this rank's part begins.
+	// Global is the shape of the whole, and Offset where this rank's part begins. Rows of
+	// the part that lie behind the end of the whole are padding, see Padding.
 	Global, Offset []int
 
 	tensor device.Tensor
@@ -223,6 +217,10 @@ func (s *Store) Allocate() error {
 		if host != nil {
 			staged = append(staged, host)
 		}
+		if n := v.Padding(); n > 0 {
+			rows := v.Spec.Shape[0]
+			q.Fill(v.tensor.Slice(0, rows-n, rows), 0)
+		}
 	}
 	if err := q.Sync(); err != nil {
 		return fmt.Errorf("graph: initial values: %w", err)
@@ -345,7 +343,11 @@ func (b *Builder) variable(name string, kind VariableKind, d device.DType, init 
 		}
 		variable = with
 	}
-	return b.Variable(variable)
+	value := b.Variable(variable)
+	if a, ok := b.core.store.layout.(Assembler); ok && kind == Parameter {
+		return a.Assemble(b, variable, value)
+	}
+	return value
 }
 
 // Replace makes every later [Builder.Parameter] of b's graph stand for another

@@ -196,10 +196,20 @@ type ActivationCheckpointConfig struct {
 
 // ParallelismConfig spreads a model over ranks.
 type ParallelismConfig struct {
-	// Replicas of the model. The number of ranks is data_parallel_replicate_degree ×
-	// expert_parallel_degree. Each rank trains on its own sequences, so that the batch
-	// grows with their number, and all make the same step. 1 keeps a single replica.
+	// Replicas of the model. The number of ranks is data_parallel_replicate_degree × the
+	// larger of data_parallel_shard_degree and expert_parallel_degree. Each rank trains on its
+	// own sequences, so that the batch grows with their number, and all make the same step. 1
+	// keeps a single replica.
 	DataParallelReplicateDegree int `toml:"data_parallel_replicate_degree"`
+	// Ranks of a replica, of which each keeps a part of the rows of parameters, gradients and
+	// moments: a layer's parameters are gathered before it computes, one layer ahead, and
+	// gradients are added up and divided after it. It must be 1, which divides nothing, or a
+	// multiple of expert_parallel_degree.
+	DataParallelShardDegree int `toml:"data_parallel_shard_degree"`
+	// "always" gathers parameters again for backward, "never" keeps them from forward to
+	// backward. It counts in every mode of activation_checkpoint, unless save or rerun there
+	// lists "all_gather" or "gathered_parameter".
+	FSDPReshardAfterForward string `toml:"fsdp_reshard_after_forward"`
 	// Ranks of a replica, which share the experts of every layer. It must divide their
 	// number. 1 keeps all experts on one rank.
 	ExpertParallelDegree int `toml:"expert_parallel_degree"`
@@ -334,7 +344,7 @@ func DefaultConfig() Config {
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
 		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective"},
-		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, ExpertParallelDegree: 1, Backend: "local"},
+		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, DataParallelShardDegree: 1, FSDPReshardAfterForward: reshardAlways, ExpertParallelDegree: 1, Backend: "local"},
 		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10, AsyncMode: "async", InitialLoadModelOnly: true},
 		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},
 		Profiling:            ProfilingConfig{SaveTracesFolder: "profile_traces", ProfileFreq: 10},

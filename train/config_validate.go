@@ -21,6 +21,7 @@ var (
 	modeNames      = []string{"none", "full", "selective"}
 	packingNames   = []string{string(data.Concatenate), string(data.FirstFit)}
 	backendNames   = []string{localBackend, mpiBackend}
+	reshardNames   = []string{reshardAlways, reshardNever}
 	asyncModeNames = []string{"async", "disabled"}
 )
 
@@ -36,7 +37,12 @@ func (c Config) Validate() error {
 	v.schedule(c.LRScheduler)
 	v.checkpoint(c.ActivationCheckpoint)
 	v.atLeast("parallelism.data_parallel_replicate_degree", c.Parallelism.DataParallelReplicateDegree, 1, "set 1 for a single replica")
+	v.atLeast("parallelism.data_parallel_shard_degree", c.Parallelism.DataParallelShardDegree, 1, "set 1 to keep parameters whole")
 	v.atLeast("parallelism.expert_parallel_degree", c.Parallelism.ExpertParallelDegree, 1, "set 1 for a single rank")
+	if s, e := c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree; s > 1 && e > 1 && s%e != 0 {
+		v.fail("parallelism.data_parallel_shard_degree", s, fmt.Sprintf("must be 1 or a multiple of parallelism.expert_parallel_degree %d", e), fmt.Sprintf("set %d", (s+e-1)/e*e))
+	}
+	v.oneOf("parallelism.fsdp_reshard_after_forward", c.Parallelism.FSDPReshardAfterForward, reshardNames)
 	v.oneOf("parallelism.backend", c.Parallelism.Backend, backendNames)
 	if c.State.Enable {
 		v.nonEmpty("state.folder", c.State.Folder, `name a folder, such as "state"`)

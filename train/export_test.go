@@ -69,9 +69,22 @@ func (t *Trainer) byReplica(prefix string) []map[string][]float64 {
 			replicas[i] = map[string][]float64{}
 		}
 		for _, v := range r.store.Variables() {
-			if v.Kind == graph.Parameter && (divided(v) || t.layout.part(r.index) == 0) {
-				replicas[i][v.Name] = append(replicas[i][v.Name], floats(r.store.Variable(prefix+v.Name).Tensor())...)
+			if v.Kind != graph.Parameter {
+				continue
 			}
+			list := floats(r.store.Variable(prefix + v.Name).Tensor())
+			if !divided(v) {
+				replicas[i][v.Name] = list
+				continue
+			}
+			whole := replicas[i][v.Name]
+			if whole == nil {
+				whole = make([]float64, device.NewSpec(v.Spec.DType, v.Global...).Len())
+				replicas[i][v.Name] = whole
+			}
+			first, rows := heldRows(v)
+			width := len(list) / v.Spec.Shape[0]
+			copy(whole[first*width:], list[:rows*width])
 		}
 	}
 	return replicas

@@ -10,6 +10,7 @@ import (
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/parallel"
 )
 
 // Model is what a Trainer trains. It is asked to build itself several times,
@@ -125,14 +126,25 @@ func policy(mode string) graph.Policy {
 	return checkpoint.None()
 }
 
-// resolve makes the plan for a finished graph: the policies of its layers, and
-// what the config says by name.
-func resolve(g *graph.Graph, c ActivationCheckpointConfig) (*graph.Plan, error) {
-	plan, err := checkpoint.Resolve(g, checkpoint.Options{
-		ForceRecompute: c.ForceRecompute, Save: c.Save, Rerun: c.Rerun,
-	})
+// resolve makes the plan for a finished graph: the policies of its layers, and what the
+// config says by name. Whether parameters are gathered again is decided by name too, in all
+// modes, unless the lists speak of them.
+func resolve(g *graph.Graph, c Config) (*graph.Plan, error) {
+	o := checkpoint.Options{ForceRecompute: c.ActivationCheckpoint.ForceRecompute, Save: c.ActivationCheckpoint.Save, Rerun: c.ActivationCheckpoint.Rerun}
+	if c.Parallelism.DataParallelShardDegree > 1 && !slices.ContainsFunc(slices.Concat(o.Save, o.Rerun), namesGathered) {
+		switch c.Parallelism.FSDPReshardAfterForward {
+		case reshardAlways:
+			o.Rerun = append(slices.Clone(o.Rerun), parallel.GatheredTag)
+		case reshardNever:
+			o.Save = append(slices.Clone(o.Save), parallel.GatheredTag)
+		}
+	}
+	plan, err := checkpoint.Resolve(g, o)
 	if err != nil {
 		return nil, fmt.Errorf("train: config: activation_checkpoint: %w", err)
 	}
 	return plan, nil
 }
+
+// namesGathered reports whether a kind or tag means gathered parameters.
+func namesGathered(name string) bool { return name == "all_gather" || name == parallel.GatheredTag }

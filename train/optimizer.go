@@ -25,8 +25,8 @@ type Optimizer interface {
 // Update is what an Optimizer works with to change one parameter.
 type Update struct {
 	// Parameter is the variable: its name, the Spec of this rank's part and the
-	// Global shape of the whole. With experts on several ranks a stack of matrices
-	// [experts, …] is divided along its first dimension.
+	// Global shape of the whole. It is divided along its first dimension: experts
+	// [experts, …] with experts on several ranks, everything if parameters are sharded.
 	Parameter *graph.Variable
 	// Value stands for the parameter, Gradient for its gradient of the whole batch,
 	// with the same spec.

@@ -94,7 +94,11 @@ func rolesOf(g *graph.Graph) roles {
 	of := roles{}
 	for _, n := range g.Nodes {
 		for _, e := range n.In {
-			v := e.Base().Node.Variable
+			base := e.Base().Node
+			if base.Kind == "all_gather" {
+				base = base.In[0].Base().Node // a parameter of which each rank has a part
+			}
+			v := base.Variable
 			if v == nil || v.Kind != graph.Parameter {
 				continue
 			}

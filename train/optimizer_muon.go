@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
@@ -30,6 +31,10 @@ func (o Muon) Apply(b *graph.Builder, u Update) {
 	shape := u.Parameter.Spec.Shape
 	if len(shape) != 2 && len(shape) != 3 {
 		b.Fail("Muon changes matrices and stacks of matrices, %s is %v; give it another optimizer by a group of optimizer.groups", u.Parameter.Name, u.Parameter.Spec)
+		return
+	}
+	if global := u.Parameter.Global; !slices.Equal(shape[len(shape)-2:], global[len(global)-2:]) {
+		b.Fail("Muon changes whole matrices, of %s %v this rank has %v; set parallelism.data_parallel_shard_degree=1, or give it another optimizer by a group of optimizer.groups", u.Parameter.Name, global, shape)
 		return
 	}
 	rows, columns := float64(shape[len(shape)-2]), float64(shape[len(shape)-1])

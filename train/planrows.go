@@ -74,7 +74,7 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 		if err != nil {
 			return nil, err
 		}
-		store := newStore(dev, c, 0)
+		store := newStore(dev, c, 0, connected[0])
 		compiler, err := newCompiler(of, o, store, connected[0])
 		if err != nil {
 			return nil, err

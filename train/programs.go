@@ -130,7 +130,7 @@ func (c *compiler) accumulate(add, reduce bool) (*graph.Program, []*graph.Variab
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	plan, err := resolve(g, c.config.ActivationCheckpoint)
+	plan, err := resolve(g, c.config)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -167,9 +167,12 @@ func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
 		}
 	}
 	scope := b.Scope("optimizer")
-	squares := []graph.Value{scope.Apply(sumSquares{}, shared...)}
+	var squares []graph.Value
+	if len(shared) > 0 {
+		squares = append(squares, scope.Apply(sumSquares{}, shared...))
+	}
 	if len(own) > 0 {
-		squares = append(squares, collective.AllReduce(scope, c.ends.expert, scope.Apply(sumSquares{}, own...)).Wait())
+		squares = append(squares, collective.AllReduce(scope, c.ends.whole(), scope.Apply(sumSquares{}, own...)).Wait())
 	}
 	norm := scope.Apply(rootSum{dtype: c.dtype}, squares...)
 	b.Output("grad_norm", norm)
@@ -254,14 +257,8 @@ func newCompiler(c Config, o Options, store *graph.Store, e ends) (*compiler, er
 			return nil, err
 		}
 	}
-	if ranks := c.Parallelism.ExpertParallelDegree; ranks > 1 {
-		b, ok := m.(Balanced)
-		if !ok {
-			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must be 1 for %s, which has no experts: %d; set 1, and parallelism.data_parallel_replicate_degree=%d for as many ranks", m.Name(), ranks, ranks*c.Parallelism.DataParallelReplicateDegree)
-		}
-		if b.Experts()%ranks != 0 {
-			return nil, fmt.Errorf("train: config: parallelism.expert_parallel_degree: must divide the %d experts of %s: %d; set a divisor", b.Experts(), m.Name(), ranks)
-		}
+	if err := newLayout(c.Parallelism).checkExperts(m); err != nil {
+		return nil, err
 	}
 	return &compiler{config: c, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer}, nil
 }

@@ -44,8 +44,8 @@ type machines struct {
 }
 
 // newStore returns the Store of a rank.
-func newStore(dev device.Device, c Config, index int) *graph.Store {
-	return graph.NewStore(dev, graph.StoreOptions{Seed: uint64(c.Training.Seed), Layout: newLayout(c.Parallelism).parameters(index)})
+func newStore(dev device.Device, c Config, index int, e ends) *graph.Store {
+	return graph.NewStore(dev, graph.StoreOptions{Seed: uint64(c.Training.Seed), Layout: newLayout(c.Parallelism).parameters(index, e)})
 }
 
 // newRank opens the data of a rank and compiles its Programs.
@@ -54,7 +54,7 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 	if t.options.perRank != nil {
 		dev = t.options.perRank(dev)
 	}
-	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, store: newStore(dev, t.config, index)}
+	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, store: newStore(dev, t.config, index, e)}
 	var err error
 	if r.totals, err = newTotals(t.device, e.data); err != nil {
 		return nil, err

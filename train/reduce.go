@@ -49,7 +49,8 @@ func (c *compiler) reduce(b *graph.Builder, parameters []*graph.Variable) {
 	}
 }
 
-// holders are the ranks that hold the same part of a parameter; nil if no other does.
+// holders are the ranks whose gradients of the same part of a parameter are still to be added
+// up; nil if there are no others. Ranks that shard it have added up theirs in backward.
 func (c *compiler) holders(p *graph.Variable) collective.Group {
 	if divided(p) {
 		return c.ends.replica

@@ -57,7 +57,7 @@ func (s *shards) reserve(all bool) error {
 			s.stage(v, p, copied)
 			offset += alignedBytes(p)
 		} else {
-			p.Data = elementBytes(v.Tensor())
+			p.Data = memory(v)[:p.bytes()]
 		}
 		s.parts = append(s.parts, p)
 	}
@@ -68,12 +68,10 @@ func (s *shards) reserve(all bool) error {
 
 // part is what the ranks of this process hold together of a variable, without Data.
 func (s *shards) part(v *graph.Variable) part {
-	t := Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global}
-	if s.alone || !divided(v) {
-		return whole(t)
+	if s.alone {
+		return whole(Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global})
 	}
-	t.Shape = v.Spec.Shape
-	return part{t, v.Global, v.Offset}
+	return heldPart(v)
 }
 
 // stages reports whether a variable is copied to staging.
@@ -81,13 +79,19 @@ func (s *shards) stages(v *graph.Variable, all bool) bool { return all || s.alon
 
 // stage notes what is copied where.
 func (s *shards) stage(v *graph.Variable, p part, copied device.Tensor) {
-	if !divided(v) || !s.alone {
+	if !divided(v) {
 		s.staged = append(s.staged, stagedPart{copied, v.Tensor()})
 		return
 	}
-	rows := v.Spec.Shape[0]
-	for i, r := range s.ranks[:s.layout.experts] { // one replica is as good as any
-		s.staged = append(s.staged, stagedPart{copied.Slice(0, i*rows, (i+1)*rows), r.store.Variable(v.Name).Tensor()})
+	if !s.alone {
+		_, rows := heldRows(v)
+		s.staged = append(s.staged, stagedPart{copied, v.Tensor().Slice(0, 0, rows)})
+		return
+	}
+	for _, r := range s.ranks[:s.layout.replicaRanks()] { // one replica is as good as any
+		held := r.store.Variable(v.Name)
+		lo, rows := heldRows(held)
+		s.staged = append(s.staged, stagedPart{copied.Slice(0, lo, lo+rows), held.Tensor().Slice(0, 0, rows)})
 	}
 }
 
@@ -105,12 +109,12 @@ func (s *shards) written() []*graph.Variable {
 	for _, v := range variables {
 		parts := 1
 		if divided(v) {
-			parts = s.layout.experts
+			parts = s.layout.replicaRanks()
 		}
 		for i := range parts {
 			writer := slices.MinFunc(s.layout.copies(divided(v), i), func(a, b int) int { return cmp.Compare(loads[a], loads[b]) })
 			loads[writer] += v.Spec.Bytes()
-			if writer == own {
+			if writer == own && !slices.Contains(heldPart(v).Shape, 0) {
 				list = append(list, v)
 			}
 		}
@@ -148,7 +152,9 @@ func (s *shards) held() [][]part {
 		var parts []part
 		for _, r := range s.ranks {
 			v := r.store.Variable(v.Name)
-			parts = append(parts, part{Tensor{v.Name, v.Spec.DType, v.Spec.Shape, memory(v)}, v.Global, v.Offset})
+			p := heldPart(v)
+			p.Data = memory(v)[:p.bytes()]
+			parts = append(parts, p)
 		}
 		list = append(list, parts)
 	}
@@ -183,6 +189,25 @@ func stateVariables(store *graph.Store) []*graph.Variable {
 // divided reports whether each rank has a part of the first dimension of a variable: of
 // a parameter that the layout divides, or of what is kept for one, such as a moment.
 func divided(v *graph.Variable) bool { return !slices.Equal(v.Spec.Shape, v.Global) }
+
+// heldRows are the first row of a divided variable that a rank holds and their number, without
+// padding. A part may be nothing but padding.
+func heldRows(v *graph.Variable) (first, rows int) {
+	rows = v.Spec.Shape[0] - v.Padding()
+	return min(v.Offset[0], v.Global[0]-rows), rows
+}
+
+// heldPart is what a rank holds of a variable, without Data and padding.
+func heldPart(v *graph.Variable) part {
+	t := Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global}
+	if !divided(v) {
+		return whole(t)
+	}
+	start := slices.Clone(v.Offset)
+	t.Shape = slices.Clone(v.Spec.Shape)
+	start[0], t.Shape[0] = heldRows(v)
+	return part{t, v.Global, start}
+}
 
 // stagingBytes of a run that saves.
 func (t *Trainer) stagingBytes() int64 {

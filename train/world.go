@@ -95,7 +95,7 @@ func (w *world) openGroups(ctx context.Context, c Config, o Options, d device.De
 	// Whether the layouts are the same is not known before all are in one group.
 	s := w.sit(rank, ends{}, c, o)
 	open := func(name string, members []int) (collective.Group, error) {
-		if len(members) == 1 {
+		if len(members) < 2 {
 			return nil, nil
 		}
 		g, err := w.processes.Group(ctx, members, mpi.Options{Name: name, Timeout: time.Duration(c.Comm.InitTimeout)})
@@ -117,11 +117,10 @@ func (w *world) openGroups(ctx context.Context, c Config, o Options, d device.De
 	if err := w.layout.fits(ranks); err != nil {
 		return &ConfigError{err}
 	}
-	if s.ends.expert, err = open("expert", w.layout.expertGroup(rank)); err != nil {
-		return err
-	}
-	if s.ends.replica, err = open("replica", w.layout.replicaGroup(rank)); err != nil {
-		return err
+	for _, kind := range w.layout.groups()[1:] {
+		if *kind.end(&s.ends), err = open(kind.name, kind.ranks(rank)); err != nil {
+			return err
+		}
 	}
 	w.beside, err = open("beside steps", all)
 	w.setTimeout(c.Comm.InitTimeout)

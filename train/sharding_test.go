@@ -1,0 +1,113 @@
+package train_test
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/model/llama3"
+	"github.com/lethe-go/lethe/train"
+)
+
+// uneven is a model of which two, four and eight ranks divide rows unevenly.
+func uneven(dtype device.DType, tied bool) train.Model {
+	return train.Llama3("uneven", llama3.Config{Dim: 24, Layers: 3, Heads: 3, KVHeads: 1, HeadDim: 8, Hidden: 50, Vocab: 257, TieEmbedding: tied,
+		NormEps: 1e-5, RoPE: attention.RoPE{Theta: 1e4}, DType: dtype})
+}
+
+// sharded is onRanks with parameters sharded.
+func sharded(t testing.TB, replicas, shards, experts int) train.Config {
+	c := onRanks(t, replicas, 1)
+	c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = shards, experts
+	c.Training.GlobalBatchSize = 8 / (replicas * shards)
+	return c
+}
+
+// However parameters are divided, loss and gradients are those of one rank.
+func TestShardsTrainTheSame(t *testing.T) {
+	for _, dtype := range []device.DType{device.Float32, device.Float64} {
+		tolerance := 1e-5
+		if dtype == device.Float64 {
+			tolerance = 1e-10
+		}
+		for _, x := range []struct {
+			model   train.Model
+			layouts [][3]int // replicas, shards, experts
+		}{
+			{uneven(dtype, false), [][3]int{{1, 2, 1}, {1, 4, 1}, {2, 2, 1}, {1, 8, 1}}},
+			{uneven(dtype, true), [][3]int{{1, 4, 1}}},
+			{latent(dtype), [][3]int{{1, 2, 1}, {1, 2, 2}, {1, 4, 2}, {2, 2, 2}, {1, 4, 4}}},
+		} {
+			for _, rows := range []int{1, 2} {
+				one := sharded(t, 1, 1, 1)
+				one.Training.DType, one.Training.LocalBatchSize = dtype.String(), rows
+				r := newTrainer(t, one, train.Options{Model: x.model})
+				want, gradients := steps(t, r, 1)[0], r.Gradients()[0]
+				for _, l := range x.layouts {
+					name := fmt.Sprintf("%s, %v, %d rows, replicas, shards, experts %v", x.model.Name(), dtype, rows, l)
+					c := sharded(t, l[0], l[1], l[2])
+					c.Training.DType, c.Training.LocalBatchSize = dtype.String(), min(rows, c.Training.GlobalBatchSize)
+					r := newTrainer(t, c, train.Options{Model: x.model})
+					got := steps(t, r, 1)[0]
+					all := r.Gradients()
+					near(t, name+": loss", []float64{got.Loss}, []float64{want.Loss}, tolerance)
+					near(t, name+": gradient norm", []float64{got.GradNorm}, []float64{want.GradNorm}, tolerance)
+					for p, g := range gradients {
+						near(t, name+": gradient of "+p, all[0][p], g, tolerance)
+					}
+					steps(t, r, 2)
+					for _, all := range [][]map[string][]float64{r.Gradients(), r.Parameters()} {
+						for replica, x := range all {
+							if !reflect.DeepEqual(x, all[0]) {
+								t.Errorf("%s: replica %d has other gradients or parameters", name, replica)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Sums have the order of ranks whether they are divided or not: with one microbatch each and
+// no clipping, shards train what replicas do, bit for bit, under every plan and number of
+// threads.
+func TestShardsTrainTheBitsOfReplicas(t *testing.T) {
+	run := func(replicas, shards int, change func(*train.Config)) ([]train.StepResult, map[string][]float64) {
+		c := sharded(t, replicas, shards, 1)
+		c.Training.GlobalBatchSize, c.Training.LocalBatchSize, c.Training.MaxNorm = 2, 2, 0
+		change(&c)
+		r := newTrainer(t, c, train.Options{Model: uneven(device.Float32, false)})
+		results := steps(t, r, 3)
+		return results, r.Parameters()[0]
+	}
+	losses, want := run(4, 1, func(*train.Config) {})
+	i := 0
+	for _, l := range [][2]int{{1, 4}, {2, 2}} {
+		for _, mode := range []string{"none", "selective", "full"} {
+			for _, reshard := range []string{"always", "never"} {
+				i++
+				got, parameters := run(l[0], l[1], func(c *train.Config) {
+					c.ActivationCheckpoint.Mode, c.Parallelism.FSDPReshardAfterForward = mode, reshard
+					c.Training.Threads = 1 + i%2
+				})
+				for step := range got {
+					if math.Float64bits(got[step].Loss) != math.Float64bits(losses[step].Loss) {
+						t.Errorf("%v, %s, %s: losses %v, replicas have %v", l, mode, reshard, got, losses)
+						break
+					}
+				}
+				if l[0] > 1 { // the replicas' sums are rounded before they are added
+					for name, x := range want {
+						near(t, fmt.Sprintf("%v: %s", l, name), parameters[name], x, 1e-2)
+					}
+				} else if !reflect.DeepEqual(parameters, want) {
+					t.Errorf("%v, %s, %s: other parameters than replicas", l, mode, reshard)
+				}
+			}
+		}
+	}
+}
