@@ -3,6 +3,7 @@ module github.com/lethe-go/lethe
 go 1.26.0
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/chewxy/hm v1.0.0
 	github.com/pelletier/go-toml/v2 v2.4.3
 	golang.org/x/sys v0.50.0

@@ -239,6 +239,18 @@ type Number interface {
 	float32 | float64 | int32 | int64 | uint8 | uint16
 }
 
+// Raw returns the bytes of a contiguous tensor in memory the host can reach, without
+// copying. The slice lives as long as the buffer. A strided tensor panics.
+func Raw(t Tensor) []byte {
+	if !t.Contiguous() {
+		panic("device: Raw of a strided tensor")
+	}
+	if t.Len() == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(t.Pointer()), t.Bytes())
+}
+
 // Elements returns the elements of a contiguous tensor in memory the host can
 // reach, without copying. The slice lives as long as the buffer. A dtype whose
 // size is not that of T panics; float16 and bfloat16 are read as uint16.

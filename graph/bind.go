@@ -16,6 +16,8 @@ type boundStep struct {
 	dynamic                   bool
 	decides                   []device.Rows // row counts that this step decides
 
+	original *original // of a node that runs twice, if its runs are compared
+
 	done chan error // for asynchronous steps: the result, one per run
 }
 
@@ -85,6 +87,7 @@ func (m *Machine) bind() error {
 	for i, s := range p.Steps {
 		b := &m.steps[i]
 		b.step = s
+		b.original = m.originals[s.Node]
 		b.exec = Exec{Kernels: m.queue, Running: s}
 		if l := m.lanes[s.Lane]; l != nil {
 			b.exec.Kernels = l.queue

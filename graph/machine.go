@@ -31,6 +31,11 @@ type Machine struct {
 	counters Counters
 	label    device.Labeler // the queue, if it can tell steps apart
 	watch    device.Tensor  // counter of the NaN watch, or the zero Tensor
+
+	check     CheckLevel
+	checked   device.Buffer       // host memory of the checks, or nil
+	staging   device.Tensor       // bytes in it, for what the host cannot read where it is
+	originals map[*Node]*original // by node that runs twice, nil without checks
 }
 
 // RunOptions identify a run.
@@ -81,6 +86,7 @@ func (m *Machine) Close() error {
 	if !m.watch.IsZero() {
 		m.watch.Buffer().Free()
 	}
+	m.dropOriginals()
 	return m.queue.Close()
 }
 
@@ -219,20 +225,23 @@ func (m *Machine) run(ctx context.Context, o RunOptions) error {
 func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
 	b.exec.Context, b.exec.Step, b.exec.Microbatch = ctx, uint32(o.Step), uint32(o.Microbatch)
 	m.event(b.step.Index)
-	switch {
-	case b.step.Kind == Wait:
+	if b.step.Kind == Wait {
 		return m.wait(ctx, b.step.waits)
-	case b.step.Lane != Compute:
-		if err := b.prepare(m); err != nil {
-			return err
-		}
-		m.lanes[b.step.Lane].enqueue(b)
-		return nil
 	}
 	if err := b.prepare(m); err != nil {
 		return err
 	}
+	if err := m.checkInputs(b); err != nil {
+		return err
+	}
+	if b.step.Lane != Compute {
+		m.lanes[b.step.Lane].enqueue(b)
+		return nil
+	}
 	if err := m.compute(b); err != nil {
+		return err
+	}
+	if err := m.checkOutputs(b); err != nil {
 		return err
 	}
 	if !m.watch.IsZero() {
@@ -244,12 +253,16 @@ func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
 // wait waits for a step of another lane.
 func (m *Machine) wait(ctx context.Context, s *Step) error {
 	begin := time.Now()
-	err := m.lanes[s.Lane].wait(ctx, &m.steps[s.Index-1])
+	b := &m.steps[s.Index-1]
+	err := m.lanes[s.Lane].wait(ctx, b)
 	m.expose(s.Node, begin)
 	if m.tracer != nil {
 		m.tracer.Waited(s)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.checkOutputs(b)
 }
 
 // compute runs a step on the compute lane.

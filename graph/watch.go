@@ -149,11 +149,7 @@ func (m *Machine) rangeOf(name string, t device.Tensor) (Range, error) {
 	if t.IsZero() {
 		return r, nil
 	}
-	shape := make([]int, t.Rank())
-	for i := range shape {
-		shape[i] = t.Dim(i)
-	}
-	r.Spec = device.Spec{DType: t.DType(), Shape: shape}
+	r.Spec = specOfTensor(t)
 	r.Total = t.Len()
 	if r.Total == 0 {
 		return r, nil
@@ -163,7 +159,7 @@ func (m *Machine) rangeOf(name string, t device.Tensor) (Range, error) {
 		return r, err
 	}
 	defer buffer.Free()
-	host := device.NewTensor(buffer, 0, t.DType(), shape...)
+	host := device.NewTensor(buffer, 0, t.DType(), r.Spec.Shape...)
 	m.queue.Copy(host, t)
 	if err := m.queue.Sync(); err != nil {
 		return r, err

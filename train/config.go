@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/lethe-go/lethe/graph"
 )
 
 //go:generate go run ../internal/configdoc config.go ../docs/config.md
@@ -192,6 +194,11 @@ type ActivationCheckpointConfig struct {
 	// Patterns of fully qualified names, for example "moe.router.gate", whose
 	// values are always computed again; stronger than save and rerun.
 	ForceRecompute StringList `toml:"force_recompute"`
+	// How closely every recomputation is compared with the first time: "off", "shape",
+	// "checksum" (a 64-bit sum of what is read and written) or "bitwise" (a copy of every
+	// result, on the host and beside the plan). A run stops at the first operation that read
+	// the same and wrote something else, and names it.
+	Check string `toml:"check"`
 }
 
 // ParallelismConfig spreads a model over ranks.
@@ -343,7 +350,7 @@ func DefaultConfig() Config {
 			Momentum:    0.95, Nesterov: true, MuonAdjustLR: "match_rms_adamw",
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
-		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective"},
+		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective", Check: graph.CheckOff.String()},
 		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, DataParallelShardDegree: 1, FSDPReshardAfterForward: reshardAlways, ExpertParallelDegree: 1, Backend: "local"},
 		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10, AsyncMode: "async", InitialLoadModelOnly: true},
 		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},

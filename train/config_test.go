@@ -196,6 +196,7 @@ func TestValidate(t *testing.T) {
 		{"--lr_scheduler.decay_type=cos", `lr_scheduler.decay_type: unknown name: "cos"; known are "linear", "sqrt", "cosine"`},
 		{"--lr_scheduler.min_lr_factor=nan", "lr_scheduler.min_lr_factor: must be within [0, 1]: NaN"},
 		{"--activation_checkpoint.mode=budget", `activation_checkpoint.mode: unknown name: "budget"; known are "none", "full", "selective"`},
+		{"--activation_checkpoint.check=all", `activation_checkpoint.check: unknown name: "all"; known are "off", "shape", "checksum", "bitwise"`},
 		{"--activation_checkpoint.save=a,", `activation_checkpoint.save: must not hold an empty string: "a", ""`},
 		{"--state.interval=0", "state.interval: must be at least 1: 0; "},
 		{"--metrics.log_freq=0", "metrics.log_freq: must be at least 1"},

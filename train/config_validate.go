@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lethe-go/lethe/data"
+	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/pattern"
 )
 
@@ -175,6 +176,7 @@ func (v *validator) checkpoint(c ActivationCheckpointConfig) {
 	v.entries("activation_checkpoint.save", c.Save)
 	v.entries("activation_checkpoint.rerun", c.Rerun)
 	v.entries("activation_checkpoint.force_recompute", c.ForceRecompute)
+	v.oneOf("activation_checkpoint.check", c.Check, graph.CheckNames())
 	for _, name := range c.Save {
 		if name != "" && slices.Contains(c.Rerun, name) {
 			v.fail("activation_checkpoint.save", quote(name), "must not also be in activation_checkpoint.rerun", "remove it from one of the two")

@@ -16,9 +16,13 @@ type microbatchMachine struct {
 	dynamic                          bool // needs memory according to row counts
 }
 
-func newMicrobatchMachine(p *graph.Program) (*microbatchMachine, error) {
+func newMicrobatchMachine(p *graph.Program, check graph.CheckLevel) (*microbatchMachine, error) {
 	machine, err := graph.NewMachine(p)
 	if err != nil {
+		return nil, err
+	}
+	if err := machine.Check(check); err != nil {
+		machine.Close()
 		return nil, err
 	}
 	ids := func(name string) []int32 { return device.Elements[int32](machine.Input(name)) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lethe-go/lethe/data"
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -66,7 +67,7 @@ func silence(s *graph.Store, suffixes []string) (n int) {
 	for _, v := range s.Variables() {
 		for _, suffix := range suffixes {
 			if v.Kind == graph.Parameter && strings.HasSuffix(v.Name, suffix) {
-				clear(elementBytes(v.Tensor()))
+				clear(device.Raw(v.Tensor()))
 				n++
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
@@ -53,7 +52,7 @@ func (s *shards) reserve(all bool) error {
 		p := s.part(v)
 		if s.stages(v, all) {
 			copied := device.NewTensor(buffer, offset, p.DType, p.Shape...)
-			p.Data = elementBytes(copied)
+			p.Data = device.Raw(copied)
 			s.stage(v, p, copied)
 			offset += alignedBytes(p)
 		} else {
@@ -223,11 +222,4 @@ func alignedBytes(p part) int64 {
 }
 
 // memory is a variable's elements, as bytes.
-func memory(v *graph.Variable) []byte { return elementBytes(v.Tensor()) }
-
-func elementBytes(t device.Tensor) []byte {
-	if t.Len() == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(t.Pointer()), t.Bytes())
-}
+func memory(v *graph.Variable) []byte { return device.Raw(v.Tensor()) }
