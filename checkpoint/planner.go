@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lethe-go/lethe/checkpoint/internal/remat"
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -129,9 +130,13 @@ func (p *Planner) build(f *forward) {
 			}
 		}
 		values[n.ID] = len(p.problem.Values)
-		for _, s := range n.Out {
+		for i, s := range n.Out {
 			op.Out = append(op.Out, len(p.problem.Values))
-			p.problem.Values = append(p.problem.Values, remat.Value{Size: s.Bytes() / p.unit.size, Producer: len(p.ops)})
+			v := remat.Value{Producer: len(p.ops)}
+			if inArena(n, i) {
+				v.Size = s.Bytes() / p.unit.size
+			}
+			p.problem.Values = append(p.problem.Values, v)
 		}
 		p.ops = append(p.ops, n)
 		p.problem.Ops = append(p.problem.Ops, op)
@@ -148,6 +153,26 @@ func (p *Planner) build(f *forward) {
 	}
 }
 
+// inArena reports whether an output is sure to take arena while it is saved. One on
+// the host does not, nor may one that is assigned to a variable, where the compiler
+// lets it be computed in place: a bound must not count it.
+func inArena(n *graph.Node, output int) bool {
+	if n.Out[output].Place == device.OnHost {
+		return false
+	}
+	for _, u := range n.Users() {
+		for _, e := range u.In {
+			if len(u.Mutates()) > 0 && e.Base() == (graph.Edge{Node: n, Out: output}) {
+				return false
+			}
+		}
+		if u.IsView() && !inArena(u, 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // Plan finds a plan whose peak in the arena is at most a number of bytes, or
 // returns an *InfeasibleError.
 func (p *Planner) Plan(budget int64) (Planned, error) {
@@ -159,7 +184,7 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 		return Planned{}, &InfeasibleError{budget, best.PeakBytes}
 	}
 	if b, ok := p.solver.Bound(budget / p.unit.size); ok {
-		best.BoundNanoseconds = min(b.Cost*p.unit.cost, best.RerunNanoseconds)
+		best.BoundNanoseconds = b.Cost * p.unit.cost
 	}
 	if best, err = p.improve(best, budget); err != nil {
 		return Planned{}, err
