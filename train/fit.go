@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/lethe-go/lethe/graph"
 )
 
 // fit refuses a plan that needs more memory than this process may use, before any of it
@@ -19,7 +21,7 @@ func (t *Trainer) fit() error {
 	}
 	first := t.ranks[0]
 	usage := first.programs.usage(t.config.Training.Microbatches())
-	need := t.bytesNeeded(first.store.Bytes(), usage.arenaBytes)
+	need := t.bytesNeeded(first.store.Bytes(), usage.arenaBytes, usage.checkBytes)
 	if need <= have {
 		return nil
 	}
@@ -28,24 +30,27 @@ func (t *Trainer) fit() error {
 	if whole := t.shards.stagingBytes(false); t.config.State.Enable && need-t.stagingBytes()+whole <= have {
 		return fmt.Errorf("%s; set state.async_mode=\"disabled\", which needs %s", problem, formatBytes(need-t.stagingBytes()+whole))
 	}
+	if need-int64(len(t.ranks))*usage.checkBytes <= have {
+		return fmt.Errorf("%s; set activation_checkpoint.check=%q, for %q keeps copies of %s a rank", problem, graph.CheckChecksum, t.config.ActivationCheckpoint.Check, formatBytes(usage.checkBytes))
+	}
 	report, err := planReport(t.config, t.options)
 	if err != nil {
 		return fmt.Errorf("%s; %w", problem, err)
 	}
 	byBytes := func(a, b PlanRow) int { return cmp.Compare(a.ArenaBytes, b.ArenaBytes) }
-	fits := func(r PlanRow) bool { return t.bytesNeeded(report.PersistentBytes, r.ArenaBytes) <= have }
+	needs := func(r PlanRow) int64 { return t.bytesNeeded(report.PersistentBytes, r.ArenaBytes, r.CheckBytes) }
 	rows := slices.SortedFunc(slices.Values(report.Rows), byBytes)
 	for _, r := range slices.Backward(rows) {
-		if fits(r) {
-			return fmt.Errorf("%s; set activation_checkpoint.mode=%q, which needs %s", problem, r.Mode, formatBytes(t.bytesNeeded(report.PersistentBytes, r.ArenaBytes)))
+		if needs(r) <= have {
+			return fmt.Errorf("%s; set activation_checkpoint.mode=%q, which needs %s", problem, r.Mode, formatBytes(needs(r)))
 		}
 	}
 	return fmt.Errorf("%s; even mode %q needs %s: lower training.local_batch_size or training.seq_len, or choose a smaller model.flavor",
-		problem, rows[0].Mode, formatBytes(t.bytesNeeded(report.PersistentBytes, rows[0].ArenaBytes)))
+		problem, rows[0].Mode, formatBytes(needs(rows[0])))
 }
 
-// bytesNeeded by all ranks of this process, if one has so many persistent bytes and
-// such an arena.
-func (t *Trainer) bytesNeeded(persistent, arena int64) int64 {
-	return int64(len(t.ranks))*(persistent+arena) + t.stagingBytes()
+// bytesNeeded by all ranks of this process, if one has so many persistent bytes, such an
+// arena and so much for checks.
+func (t *Trainer) bytesNeeded(persistent, arena, checks int64) int64 {
+	return int64(len(t.ranks))*(persistent+arena+checks) + t.stagingBytes()
 }

@@ -35,6 +35,11 @@ func TestPlanThatDoesNotFitIsRefused(t *testing.T) {
 	if err := open(need["none"]); err != nil {
 		t.Errorf("with exactly what it needs: %v", err)
 	}
+	c.ActivationCheckpoint.Mode, c.ActivationCheckpoint.Check = "full", "bitwise"
+	if err := open(need["full"]); err == nil || !strings.Contains(err.Error(), `set activation_checkpoint.check="checksum", for "bitwise" keeps copies of `) {
+		t.Errorf("without room for the copies of checks: %v", err)
+	}
+	c.ActivationCheckpoint.Mode, c.ActivationCheckpoint.Check = "none", "off"
 	for _, test := range []struct {
 		memory int64
 		want   string

@@ -17,6 +17,8 @@ type PlanRow struct {
 	PeakBytes int64 `json:"peak_bytes"`
 	// Size of the arena: the peak and what placement loses.
 	ArenaBytes int64 `json:"arena_bytes"`
+	// Host memory beside the arena that activation_checkpoint.check takes.
+	CheckBytes int64 `json:"check_bytes,omitempty"`
 	// Floating-point operations that run a second time in one optimizer step, and
 	// their share of those of its forward passes.
 	RecomputedFLOPs float64 `json:"recomputed_flops"`
@@ -89,7 +91,7 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 			s := newShards([]*rank{{store: store}}, newLayout(c.Parallelism), c.Parallelism.Backend == localBackend)
 			r.StateCopyBytes = s.stagingBytes(c.State.async())
 		}
-		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.recomputedFLOPs, u.recomputedPct()})
+		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.checkBytes, u.recomputedFLOPs, u.recomputedPct()})
 		if mode == c.ActivationCheckpoint.Mode {
 			r.Program, r.Explanation = p.first, checkpoint.Explain(p.first.Graph, p.first.Plan)
 		}
@@ -103,8 +105,8 @@ func planReport(c Config, o Options) (*PlanReport, error) {
 // usage is what the Programs of a run need: memory at the most, and operations of
 // one optimizer step. With dynamic rows it is the bound.
 type usage struct {
-	savedBytes, peakBytes, arenaBytes            int64
-	forwardFLOPs, executedFLOPs, recomputedFLOPs float64
+	savedBytes, peakBytes, arenaBytes, checkBytes int64
+	forwardFLOPs, executedFLOPs, recomputedFLOPs  float64
 }
 
 func (p *programs) usage(microbatches int) usage {
@@ -116,6 +118,7 @@ func (p *programs) usage(microbatches int) usage {
 		u.executedFLOPs += n * q.ExecutedFLOPs()
 		u.recomputedFLOPs += n * q.RecomputedFLOPs()
 		if p.trains(q) {
+			u.checkBytes += q.CheckBytes(p.check)
 			u.savedBytes = max(u.savedBytes, m.Saved)
 			u.forwardFLOPs += n * q.ForwardFLOPs()
 		}

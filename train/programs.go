@@ -26,6 +26,8 @@ type programs struct {
 	rates  []rate
 	// evaluate is the forward pass alone; nil without validation.
 	evaluate *graph.Program
+	// check is how closely reruns are compared.
+	check graph.CheckLevel
 }
 
 // all lists the Programs that are there, in the order in which a step runs them.
@@ -75,6 +77,9 @@ func (c *compiler) compile() (*programs, []string, error) {
 	var warnings []string
 	var parameters []*graph.Variable
 	var err error
+	if p.check, err = graph.ParseCheckLevel(c.config.ActivationCheckpoint.Check); err != nil {
+		return nil, nil, err
+	}
 	n := c.config.Training.Microbatches()
 	ranks := c.ends.data != nil
 	if p.first, parameters, warnings, err = c.accumulate(false, ranks && n == 1); err != nil {

@@ -75,11 +75,8 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 // allocate makes the machines, the one with the largest arena first.
 func (r *rank) allocate() error {
 	p, m := r.programs, &r.machines
-	check, err := graph.ParseCheckLevel(r.config.ActivationCheckpoint.Check)
-	if err != nil {
-		return err
-	}
-	if m.first, err = newMicrobatchMachine(p.first, check); err != nil {
+	var err error
+	if m.first, err = newMicrobatchMachine(p.first, p.check); err != nil {
 		return err
 	}
 	for _, x := range []struct {
@@ -89,7 +86,7 @@ func (r *rank) allocate() error {
 		if x.program == nil {
 			continue
 		}
-		if *x.machine, err = newMicrobatchMachine(x.program, check); err != nil {
+		if *x.machine, err = newMicrobatchMachine(x.program, p.check); err != nil {
 			return err
 		}
 	}
