@@ -52,20 +52,7 @@ func TestShardsTrainTheSame(t *testing.T) {
 					c.Training.DType, c.Training.LocalBatchSize = dtype.String(), min(rows, c.Training.GlobalBatchSize)
 					r := newTrainer(t, c, train.Options{Model: x.model})
 					got := steps(t, r, 1)[0]
-					all := r.Gradients()
-					near(t, name+": loss", []float64{got.Loss}, []float64{want.Loss}, tolerance)
-					near(t, name+": gradient norm", []float64{got.GradNorm}, []float64{want.GradNorm}, tolerance)
-					for p, g := range gradients {
-						near(t, name+": gradient of "+p, all[0][p], g, tolerance)
-					}
-					steps(t, r, 2)
-					for _, all := range [][]map[string][]float64{r.Gradients(), r.Parameters()} {
-						for replica, x := range all {
-							if !reflect.DeepEqual(x, all[0]) {
-								t.Errorf("%s: replica %d has other gradients or parameters", name, replica)
-							}
-						}
-					}
+					wantOneRanks(t, name, r, got, want, gradients, tolerance)
 				}
 			}
 		}
