@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lethe-go/lethe/checkpoint/internal/remat"
 	"github.com/lethe-go/lethe/device"
@@ -71,9 +72,9 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 func open(e graph.Entry) bool {
 	switch e.Decision {
 	case Auto:
-		return e.By == "no region" || e.By == "no policy decided"
+		return e.By == byNoRegion || e.By == byNoPolicy
 	case PreferSave, PreferRecompute:
-		return len(e.By) > 6 && e.By[:6] == "policy"
+		return strings.HasPrefix(e.By, byPolicy)
 	}
 	return false
 }

@@ -8,6 +8,13 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
+// What an entry says of who decided, where no rule, list or pattern did.
+const (
+	byPolicy   = "policy of " // and the region
+	byNoRegion = "no region"
+	byNoPolicy = "no policy decided"
+)
+
 // Resolve asks the policies of the graph's regions, applies the options and the
 // rules (see the package documentation), and returns a plan with an entry for
 // every computed forward node. The order of asking is the order of construction,
@@ -130,16 +137,16 @@ func (r *resolver) askRegions(c graph.Candidate) (verdict, error) {
 		}
 		if d != Auto {
 			v := verdict{region: region, meant: d == MustRecompute}
-			v.Decision, v.By = d, "policy of "+describe(region)
+			v.Decision, v.By = d, byPolicy+describe(region)
 			if arm(d) == MustRecompute {
 				v.Choice = graph.Rerun
 			}
 			return v, nil
 		}
 	}
-	by := "no region"
+	by := byNoRegion
 	if c.Region != nil {
-		by = "no policy decided"
+		by = byNoPolicy
 	}
 	return verdict{Entry: graph.Entry{By: by}, region: c.Region}, nil
 }
