@@ -159,9 +159,9 @@ func TestRefusals(t *testing.T) {
 		"reduce_scatter: the rows of": func(b *graph.Builder) {
 			collective.ReduceScatter(b, g, b.RowsInput("x", b.Rows("n", 4), device.Float32, 4, 2))
 		},
-		"for 2 ranks: want a multiple": func(b *graph.Builder) { collective.ReduceScatter(b, g, b.Input("x", device.Float32, 3)) },
-		"no rank 2 of 2":               func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), 2) },
-		"no rank -1 of 2":              func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), -1) },
+		"5 rows of 2 ranks: want parts of 3 rows": func(b *graph.Builder) { collective.AllGatherRows(b, g, b.Input("x", device.Float32, 2), 5) },
+		"no rank 2 of 2":  func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), 2) },
+		"no rank -1 of 2": func(b *graph.Builder) { collective.Broadcast(b, g, b.Input("x", device.Float32, 3), -1) },
 		"broadcast: the rows of": func(b *graph.Builder) {
 			collective.Broadcast(b, g, b.RowsInput("x", b.Rows("n", 4), device.Float32, 4, 2), 0)
 		},

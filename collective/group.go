@@ -33,11 +33,14 @@ type Group interface {
 	// float64 and rounded once. Types are float32, float64, int32 and int64.
 	AllReduce(ctx context.Context, t device.Tensor) error
 
-	// AllGather concatenates the ranks' in along the first dimension into out.
+	// AllGather concatenates the ranks' in, of ⌈rows of out / Size⌉ rows each, along the
+	// first dimension into out. What then reaches beyond out, of the last ranks, is
+	// padding that is not sent.
 	AllGather(ctx context.Context, out, in device.Tensor) error
 
 	// ReduceScatter sums in over ranks, in their order, and gives rank r the r-th
-	// of Size equal parts of the first dimension.
+	// of Size parts of the first dimension, of ⌈rows of in / Size⌉ rows each. What then
+	// reaches beyond in, of the last ranks, is zero.
 	ReduceScatter(ctx context.Context, out, in device.Tensor) error
 
 	// Broadcast copies root's t to every rank.

@@ -178,9 +178,22 @@ func (p *Program) Reruns() []*Node {
 	return out
 }
 
-// Boundary is the index of the first step of the backward pass; without one, that of the
-// reading of outputs.
+// Boundary is the index of the first step of the backward pass that computes; without one,
+// that of the reading of outputs.
 func (p *Program) Boundary() int { return boundary(p.Steps) }
+
+// Carried is how many bytes live in the arena over the boundary, with the given live rows:
+// saved values, inputs that backward reads, and what is on its way between ranks.
+func (p *Program) Carried(counts Counts) int64 {
+	var sum int64
+	at := p.Boundary()
+	for _, st := range p.Storages {
+		if st.Begin < at && st.End >= at {
+			sum += st.bytesAt(counts)
+		}
+	}
+	return sum
+}
 
 // Saved returns the storages that carry forward values over to backward.
 func (p *Program) Saved() []*Storage {

@@ -97,12 +97,12 @@ func (s *scheduler) finish() {
 	s.setOutAhead()
 }
 
-// boundary is the index of the first step of the backward pass, or the one behind the last
-// step. Reruns come right before the first backward node that needs them, maybe with waits
-// in between.
+// boundary is the index of the first step of the backward pass on the compute lane, or the
+// one behind the last step. What travels for backward may set out before. Reruns come right
+// before the first backward node that needs them, maybe with waits in between.
 func boundary(steps []*Step) int {
 	for _, step := range steps {
-		if step.Kind == Recompute || step.Node.Phase == Backward {
+		if step.Lane == Compute && (step.Kind == Recompute || step.Node.Phase == Backward) {
 			return step.Index
 		}
 	}

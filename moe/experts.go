@@ -69,7 +69,7 @@ func (groupedMatMul) Run(x *graph.Exec, out, in []device.Tensor) error {
 func (groupedMatMul) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
 	return []graph.Value{
 		b.Apply(groupedInput{}, grad[0], in[1], in[2]),
-		b.Apply(groupedWeight{}, grad[0], in[0], in[1], in[2]),
+		b.Apply(groupedWeight{weight: in[1].Spec()}, grad[0], in[0], in[2]),
 		graph.None,
 	}
 }
@@ -89,16 +89,20 @@ func (groupedInput) Run(x *graph.Exec, out, in []device.Tensor) error {
 	return nil
 }
 
-// groupedWeight computes dw[e] = dyᵀ·x over the rows of e. w is an input for its
-// shape alone.
-type groupedWeight struct{ graph.Pure }
+// groupedWeight computes dw[e] = dyᵀ·x over the rows of e.
+type groupedWeight struct {
+	graph.Pure
+	weight device.Spec // of w
+}
 
-func (groupedWeight) Kind() string                                    { return "grouped_matmul" }
-func (groupedWeight) Outputs(in []device.Spec) ([]device.Spec, error) { return in[2:3], nil }
-func (groupedWeight) Cost(in []device.Spec) graph.Cost {
-	return groupedCost(in[:2], in[0].Shape[0], in[2].Shape[1], in[2].Shape[2])
+func (groupedWeight) Kind() string { return "grouped_matmul" }
+func (g groupedWeight) Outputs([]device.Spec) ([]device.Spec, error) {
+	return []device.Spec{g.weight}, nil
+}
+func (g groupedWeight) Cost(in []device.Spec) graph.Cost {
+	return groupedCost(in[:2], in[0].Shape[0], g.weight.Shape[1], g.weight.Shape[2])
 }
 func (groupedWeight) Run(x *graph.Exec, out, in []device.Tensor) error {
-	x.GroupedMatMulWeight(out[0], in[0], in[1], in[3])
+	x.GroupedMatMulWeight(out[0], in[0], in[1], in[2])
 	return nil
 }

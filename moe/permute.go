@@ -44,13 +44,13 @@ func (sorting) Run(x *graph.Exec, out, in []device.Tensor) error {
 // gatherRows gives row order[n]/copies of src [T, D] as the n-th row, for a
 // permutation of T·copies rows: every source row is taken copies times.
 func gatherRows(b *graph.Builder, src graph.Value, p permutation, copies int) graph.Value {
-	return b.Apply(gather{copies: copies}, src, p.order, p.position)
+	return b.Apply(gather{copies: copies, position: p.position}, src, p.order)
 }
 
-// gather has position as an input only for its gradient.
 type gather struct {
 	graph.Pure
-	copies int
+	copies   int
+	position graph.Value // for the gradient: forward does not read it
 }
 
 func (gather) Kind() string { return "permute" }
@@ -68,8 +68,8 @@ func rowsLike(src, index device.Spec) device.Spec {
 
 func (g gather) Outputs(in []device.Spec) ([]device.Spec, error) {
 	src, order := in[0], in[1]
-	if len(src.Shape) != 2 || len(order.Shape) != 1 || !order.Equal(in[2]) || src.Shape[0]*g.copies != order.Shape[0] {
-		return nil, fmt.Errorf("want rows [T, D] and a permutation of %d·T rows, have %v × %v × %v", g.copies, src, order, in[2])
+	if len(src.Shape) != 2 || len(order.Shape) != 1 || src.Shape[0]*g.copies != order.Shape[0] {
+		return nil, fmt.Errorf("want rows [T, D] and a permutation of %d·T rows, have %v × %v", g.copies, src, order)
 	}
 	return []device.Spec{rowsLike(src, order)}, nil
 }
@@ -80,7 +80,7 @@ func (g gather) Run(x *graph.Exec, out, in []device.Tensor) error {
 }
 
 func (g gather) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
-	return []graph.Value{b.Apply(sumCopies{rows: in[0].Spec()}, grad[0], in[2]), graph.None, graph.None}
+	return []graph.Value{b.Apply(sumCopies{rows: in[0].Spec()}, grad[0], g.position), graph.None}
 }
 
 // sumCopies is the gradient of gather: each source row gets the sum over its copies,
@@ -106,15 +106,17 @@ func (sumCopies) Run(x *graph.Exec, out, in []device.Tensor) error {
 // combineRows computes out[t] = Σ_k weights[t, k] · src[position[t·K + k]] for src
 // [N, D]: it undoes the permutation, weighs and sums in the order of k.
 func combineRows(b *graph.Builder, src graph.Value, p permutation, weights graph.Value) graph.Value {
-	return b.Apply(combine{}, src, weights, p.position, p.order)
+	return b.Apply(combine{order: p.order}, src, weights, p.position)
 }
 
-// combine has order as an input only for its gradient.
-type combine struct{ graph.Pure }
+type combine struct {
+	graph.Pure
+	order graph.Value // for the gradient: forward does not read it
+}
 
 func (combine) Kind() string { return "combine" }
 func (combine) Cost(in []device.Spec) graph.Cost {
-	return graph.Traffic(2*float64(in[0].Len()), in[:3], []device.Spec{tokensLike(in)})
+	return graph.Traffic(2*float64(in[0].Len()), in, []device.Spec{tokensLike(in)})
 }
 
 func tokensLike(in []device.Spec) device.Spec { return in[1].WithShape(in[1].Shape[0], in[0].Shape[1]) }
@@ -132,9 +134,9 @@ func (combine) Run(x *graph.Exec, out, in []device.Tensor) error {
 	return nil
 }
 
-func (combine) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
-	out := b.ApplyAll(combineBackward{}, in[0], in[1], in[2], in[3], grad[0])
-	return []graph.Value{out[0], out[1], graph.None, graph.None}
+func (c combine) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
+	out := b.ApplyAll(combineBackward{}, in[0], in[1], in[2], c.order, grad[0])
+	return []graph.Value{out[0], out[1], graph.None}
 }
 
 // combineBackward has the inputs src, weights, position, order and dy, and the

@@ -126,17 +126,16 @@ func blockOf(vocab int, d device.DType) int {
 	return min(max(maxBlockBytes/max(1, vocab*d.Size()), minBlockRows), blockRows)
 }
 
-// lossBytes of the workspace hold one loss for each token, in front of the logits.
-func lossBytes(tokens int, d device.DType) int64 {
-	n := int64(tokens) * int64(d.Size())
-	return (n + device.Alignment - 1) / device.Alignment * device.Alignment
+// logitBytes of the workspace hold the logits of a block. Behind them is one loss for each
+// token: no byte is left between.
+func logitBytes(tokens, vocab int, d device.DType) int64 {
+	return int64(min(blockOf(vocab, d), tokens)) * int64(vocab) * int64(d.Size())
 }
 
 func (outputLoss) Workspace(in []device.Spec, _ int) int64 {
 	tokens, vocab, d := in[2].Len(), in[1].Shape[0], in[0].DType
-	rows := min(blockOf(vocab, d), tokens)
 	// Not even without tokens is it empty: Run takes views of it.
-	return max(1, lossBytes(tokens, d)+int64(rows)*int64(vocab)*int64(d.Size()))
+	return max(1, logitBytes(tokens, vocab, d)+int64(tokens)*int64(d.Size()))
 }
 
 // Cost is that of a training step: a program without Backward runs a third of it.
@@ -152,7 +151,7 @@ func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
 	hidden, weight, scale := in[0].Matrix(), in[1], in[3]
 	tokens, vocab, d := hidden.Dim(0), weight.Dim(0), hidden.DType()
 	labels := in[2].Reshape(tokens)
-	losses := x.Scratch(0, d, tokens)
+	losses := x.Scratch(logitBytes(tokens, vocab, d), d, tokens)
 	dhidden, dweight := out[1], out[2]
 	if !dhidden.IsZero() {
 		dhidden = dhidden.Matrix()
@@ -163,7 +162,7 @@ func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
 	block := blockOf(vocab, d)
 	for lo := 0; lo < tokens; lo += block {
 		hi := min(lo+block, tokens)
-		logits := x.Scratch(lossBytes(tokens, d), d, hi-lo, vocab)
+		logits := x.Scratch(0, d, hi-lo, vocab)
 		h := hidden.Slice(0, lo, hi)
 		x.MatMul(logits, h, weight.Transpose(0, 1), false)
 		grad := !dhidden.IsZero() || !dweight.IsZero()

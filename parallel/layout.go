@@ -37,11 +37,7 @@ func (l Layout) Assemble(b *graph.Builder, p *graph.Variable, part graph.Value) 
 	if g == nil {
 		return part
 	}
-	whole := b.Tag(collective.AllGather(b, g, part).Wait(), GatheredTag)
-	if partRows(shape[0], g)*g.Size() > shape[0] {
-		whole = b.Apply(trim{rows: shape[0]}, whole)
-	}
-	return whole
+	return b.Tag(collective.AllGatherRows(b, g, part, shape[0]).Wait(), GatheredTag)
 }
 
 // group divides the rows of a parameter, of which expert parallelism leaves this shape; nil

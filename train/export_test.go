@@ -26,6 +26,14 @@ func (t *Trainer) Flip(rank int, parameter string) {
 	memory(t.ranks[rank].store.Variable(parameter))[0] ^= 1
 }
 
+// Stores of this process' ranks.
+func (t *Trainer) Stores() (list []*graph.Store) {
+	for _, r := range t.ranks {
+		list = append(list, r.store)
+	}
+	return list
+}
+
 // CallIn has f called on this process' first rank in each run of what belongs to a pass.
 func (t *Trainer) CallIn(pass graph.Pass, f func()) {
 	m := &t.ranks[0].machines

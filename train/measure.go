@@ -17,10 +17,13 @@ type Measured struct {
 	// Predicted is the planned peak of the arena, in bytes, for the row counts of the
 	// measured run; Peak is what the instrument saw.
 	Predicted, Peak int64
-	// PredictedSaved and Saved are the same of the bytes that are carried from forward to
-	// backward in the arena. The instrument cannot tell inputs that backward reads from what
-	// was saved: Saved has those too.
-	PredictedSaved, Saved int64
+	// PredictedCarried and Carried are the same of the bytes that are carried from forward to
+	// backward in the arena: what was saved, and what the instrument cannot tell from it,
+	// inputs that backward reads and what is on its way between ranks.
+	PredictedCarried, Carried int64
+	// Differs is the first node at whose step another number of bytes is alive than predicted,
+	// "" if there is none.
+	Differs string
 	// SameLoss is whether the loss of a repetition with all dead memory poisoned is the
 	// same, bit for bit.
 	SameLoss bool
@@ -86,7 +89,8 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 		}
 		planned := x.machine.Program().Memory(x.machine.Counts())
 		one := Measured{Rank: r.index, Program: x.name, Predicted: planned.Peak, Peak: seen.Peak, SameLoss: true,
-			PredictedSaved: planned.Saved - planned.SavedOnHost, Saved: seen.Across(x.machine.Program().Boundary())}
+			PredictedCarried: x.machine.Program().Carried(x.machine.Counts()), Carried: seen.Across(x.machine.Program().Boundary())}
+		one.Differs = differs(x.machine.Program(), x.machine.Program().LiveBytes(x.machine.Counts()), seen.Live)
 		if x.losses != nil {
 			before := x.losses.loss()
 			if err := x.machine.Run(ctx, o); err != nil {
@@ -97,6 +101,26 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// differs names the first step at which predicted and measured bytes differ. What follows the
+// last access that was measured is nothing.
+func differs(p *graph.Program, predicted, measured []int64) string {
+	for i, want := range predicted {
+		have := int64(0)
+		if i < len(measured) {
+			have = measured[i]
+		}
+		if have == want {
+			continue
+		}
+		name := "the program's border"
+		if i > 0 && i <= len(p.Steps) {
+			name = p.Steps[i-1].Node.Name
+		}
+		return fmt.Sprintf("%s: %d bytes, predicted %d", name, have, want)
+	}
+	return ""
 }
 
 func machineOf(m *microbatchMachine) *graph.Machine {

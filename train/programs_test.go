@@ -33,7 +33,7 @@ func TestMeasuredPeakIsPredicted(t *testing.T) {
 			t.Errorf("%s: %d programs were measured, want 5", mode, len(all))
 		}
 		for _, m := range all {
-			if m.Peak != m.Predicted || !m.SameLoss {
+			if m.Peak != m.Predicted || m.Differs != "" || !m.SameLoss {
 				t.Errorf("%+v: want the predicted peak, and the same loss when dead memory is poisoned", m)
 			}
 		}
@@ -101,7 +101,7 @@ func TestMeasuredPeakOfReplicas(t *testing.T) {
 			t.Errorf("%s: %d programs were measured, want %d of each of 4 ranks", mode, len(all), programs)
 		}
 		for _, m := range all {
-			if m.Peak != m.Predicted || !m.SameLoss {
+			if m.Peak != m.Predicted || m.Differs != "" || !m.SameLoss {
 				t.Errorf("%+v: want the predicted peak, and the same loss when dead memory is poisoned", m)
 			}
 		}

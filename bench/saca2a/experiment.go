@@ -152,7 +152,7 @@ func (x experiment) verify(ctx context.Context) (string, error) {
 			first = measured
 		}
 		for i, m := range measured {
-			saved, predicted := m.Saved-first[i].Saved, m.PredictedSaved-first[i].PredictedSaved
+			saved, predicted := m.Carried-first[i].Carried, m.PredictedCarried-first[i].PredictedCarried
 			if m.Peak != m.Predicted || saved != predicted || !m.SameLoss {
 				return "", fmt.Errorf("case %s, rank %d, program %s: measured are a peak of %d bytes and %d more saved than in the first case, predicted %d and %d; same loss: %v",
 					c.name, m.Rank, m.Program, m.Peak, saved, m.Predicted, predicted, m.SameLoss)

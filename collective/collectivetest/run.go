@@ -44,6 +44,7 @@ func (p Processes) Run(t *testing.T) {
 			t.Run("Sums", s.with(suite.sums))
 			t.Run("UnsupportedSums", s.with(suite.unsupportedSums))
 			t.Run("AllGather", s.with(suite.allGather))
+			t.Run("Padding", s.with(suite.padded))
 			t.Run("Broadcast", s.with(suite.broadcast))
 			t.Run("Barrier", s.with(suite.barrier))
 			t.Run("Allocations", s.with(suite.allocations))

@@ -89,13 +89,47 @@ func (s suite) sums() {
 			})
 			wantParts := sumOf(d, s.size, n*s.size)
 			s.must(groups, func(g collective.Group) error {
-				in, out := Tensor(d, s.size, n), Tensor(d, n)
+				in, out := Tensor(d, s.size*n), Tensor(d, n)
 				fill(in, g.Rank())
 				if err := g.ReduceScatter(ctx, out, in); err != nil {
 					return err
 				}
 				scribble(in)
 				return sameBytes(fmt.Sprintf("part of the sum of %v", in), out, wantParts.Slice(0, g.Rank()*n, (g.Rank()+1)*n))
+			})
+		}
+	}
+}
+
+// padded checks parts that reach beyond the end of what is divided: AllGather leaves out what
+// does, ReduceScatter makes zeros of it.
+func (s suite) padded() {
+	groups := s.group(patience)
+	ctx := context.Background()
+	for _, d := range summable {
+		for _, rows := range []int{1, 2, 3, 5, 7, 4001} {
+			const width = 3
+			n := (rows + s.size - 1) / s.size
+			sums := Tensor(d, s.size*n, width)
+			copy(bytes(sums), bytes(sumOf(d, s.size, rows*width)))
+			s.must(groups, func(g collective.Group) error {
+				whole, part := Tensor(d, rows, width), Tensor(d, n, width)
+				fill(whole, g.Rank())
+				for i := range bytes(part) {
+					bytes(part)[i] = 0xFF
+				}
+				if err := g.ReduceScatter(ctx, part, whole); err != nil {
+					return err
+				}
+				if err := sameBytes(fmt.Sprintf("part of the sum of %v", whole), part, sums.Slice(0, g.Rank()*n, (g.Rank()+1)*n)); err != nil {
+					return err
+				}
+				scribble(part.Slice(0, max(0, min(n, rows-g.Rank()*n)), n)) // what nobody is to get
+				if err := g.AllGather(ctx, whole, part); err != nil {
+					return err
+				}
+				scribble(part)
+				return sameBytes(fmt.Sprintf("%v of parts", whole), whole, sums.Slice(0, 0, rows))
 			})
 		}
 	}

@@ -23,10 +23,23 @@ func (r *Recorder) Counts() Counts {
 }
 
 func (c *Counts) add(e *entry) {
-	n := &c[e.caller.Pass][e.kind]
-	n.Calls++
-	n.Sent += e.sent
-	n.Received += e.received
+	c.Add(e.caller.Pass, e.kind, Count{1, e.sent, e.received})
+}
+
+// Add counts more of one kind in one pass.
+func (c *Counts) Add(p graph.Pass, k collective.Kind, more Count) {
+	n := &c[p][k]
+	n.Calls, n.Sent, n.Received = n.Calls+more.Calls, n.Sent+more.Sent, n.Received+more.Received
+}
+
+// Plus is the sum of both.
+func (c Counts) Plus(more Counts) Counts {
+	for p := range c {
+		for k := range c[p] {
+			c.Add(graph.Pass(p), collective.Kind(k), more[p][k])
+		}
+	}
+	return c
 }
 
 // Minus is what has been added since.

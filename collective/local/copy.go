@@ -20,15 +20,17 @@ func (g *group) take(c *call.Call) error {
 	case collective.KindAllToAll:
 		g.takeRows(c)
 	case collective.KindAllReduce:
-		lo, hi := call.Part(c.In.Len(), g.rank, g.Size())
+		lo, hi := collective.Share(c.In.Len(), g.rank, g.Size())
 		g.sum(c.Out, lo, lo, hi)
 	case collective.KindAllGather:
 		for r := range g.posts {
-			copyElements(c.Out, r*c.In.Len(), g.posts[r].In, 0, c.In.Len())
+			lo, hi := c.Piece(r)
+			copyElements(c.Out, lo, g.posts[r].In, 0, hi-lo)
 		}
 	case collective.KindReduceScatter:
-		n := c.Out.Len()
-		g.sum(c.Out, 0, g.rank*n, (g.rank+1)*n)
+		lo, hi := c.Piece(g.rank)
+		g.sum(c.Out, 0, lo, hi)
+		call.Clear(c.Out, hi-lo)
 	case collective.KindBroadcast:
 		if g.rank != c.Root {
 			copyElements(c.Out, 0, g.posts[c.Root].In, 0, c.Out.Len())
@@ -56,7 +58,7 @@ func (g *group) takeRows(c *call.Call) {
 // one part of the elements, in its own tensor.
 func (g *group) shareSums(c *call.Call) error {
 	for r := range g.posts {
-		if lo, hi := call.Part(c.In.Len(), r, g.Size()); r != g.rank {
+		if lo, hi := collective.Share(c.In.Len(), r, g.Size()); r != g.rank {
 			copyElements(c.Out, lo, g.posts[r].In, lo, hi-lo)
 		}
 	}

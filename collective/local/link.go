@@ -21,12 +21,11 @@ type Link struct {
 //	rounds · Latency + max(sent, received) / Bandwidth
 //
 // where sent and received are bytes from and to other ranks: each rank has a full-duplex
-// link of its own to a switch without contention. An all-reduce has two rounds (the
-// all-to-all of a reduce-scatter, and an all-gather), all else one. The rank
-// sleeps for that long on the lane of the group, less what the copy took, and leaves no
-// earlier than the last rank.
-func (l Link) Transfer(rounds int, sent, received int64) time.Duration {
-	d := time.Duration(rounds) * l.Latency
+// link of its own to a switch without contention, and rounds are [collective.Kind.Rounds].
+// The rank sleeps for that long on the lane of the group, less what the copy took, and leaves
+// no earlier than the last rank.
+func (l Link) Transfer(k collective.Kind, sent, received int64) time.Duration {
+	d := time.Duration(k.Rounds()) * l.Latency
 	if l.Bandwidth > 0 {
 		d += time.Duration(float64(max(sent, received)) / l.Bandwidth * float64(time.Second))
 	}
@@ -38,12 +37,8 @@ func (g *group) arrival(c *call.Call) time.Time {
 	if g.Link == (Link{}) {
 		return time.Time{}
 	}
-	rounds := 1
-	if c.Kind == collective.KindAllReduce {
-		rounds = 2
-	}
 	sent, received := c.Traffic(g.rank, g.Size())
-	return time.Now().Add(g.Link.Transfer(rounds, sent, received))
+	return time.Now().Add(g.Link.Transfer(c.Kind, sent, received))
 }
 
 // await sleeps until then. What ends the collective ends the sleep.

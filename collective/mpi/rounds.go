@@ -38,9 +38,11 @@ func (g *group) rounds(ctx context.Context, deadline <-chan time.Time) error {
 			sent, received = sent+out, received+in
 		}
 	case collective.KindAllGather:
-		n := c.In.Bytes()
+		lo, hi := c.Piece(g.rank)
+		own := elements(c.In, 0, hi-lo)
 		for r := range g.ranks {
-			g.out[r], g.in[r] = spanOf(c.In, 0, n), spanOf(c.Out, int64(r)*n, n)
+			lo, hi := c.Piece(r)
+			g.out[r], g.in[r] = own, elements(c.Out, lo, hi)
 		}
 	case collective.KindBroadcast:
 		n := c.In.Bytes()
@@ -104,7 +106,7 @@ func (g *group) allReduce(ctx context.Context, deadline <-chan time.Time) error 
 	for begin := 0; begin < t.Len(); begin += chunk {
 		n := min(chunk, t.Len()-begin)
 		part := func(r int) span {
-			lo, hi := call.Part(n, r, g.Size())
+			lo, hi := collective.Share(n, r, g.Size())
 			return elements(t, begin+lo, begin+hi)
 		}
 		own := part(g.rank)
@@ -136,21 +138,26 @@ func (g *group) reduceScatter(ctx context.Context, deadline <-chan time.Time) er
 	out, in, kind := g.Call.Out, g.Call.In, startCall
 	n := out.Len()
 	chunk := max(1, scratchBytes/out.DType().Size()/g.Size())
-	for lo := 0; lo < n || kind == startCall; lo += chunk {
-		hi := min(n, lo+chunk)
+	for at := 0; at < n || kind == startCall; at += chunk {
+		part := func(r int) span {
+			lo, hi := g.Call.Piece(r)
+			return elements(in, min(lo+at, hi), min(lo+at+chunk, hi))
+		}
 		for r := range g.ranks {
 			if r != g.rank {
-				g.out[r] = elements(in, r*n+lo, r*n+hi)
+				g.out[r] = part(r)
 			}
 		}
-		own := elements(in, g.rank*n+lo, g.rank*n+hi)
+		own := part(g.rank)
 		g.receiveTerms(own)
 		if err := g.round(ctx, deadline, kind, nil); err != nil {
 			return err
 		}
 		kind = continueCall
-		g.sum(elements(out, lo, hi), out.DType())
+		g.sum(spanOf(out, int64(at)*int64(out.DType().Size()), own.n), out.DType())
 	}
+	lo, hi := g.Call.Piece(g.rank)
+	call.Clear(out, hi-lo)
 	return nil
 }
 

@@ -44,12 +44,8 @@ func (c *Call) Check(size int) error {
 		if in.Rank() < 1 || !sameRows(in, out) || !divides(c.Send, in, size) || !divides(c.Receive, out, size) {
 			return fmt.Errorf("send %v in parts %v and receive %v in parts %v", in, parts(c.Send, in, size), out, parts(c.Receive, out, size))
 		}
-	case collective.KindAllGather:
-		if out.Len() != in.Len()*size {
-			return fmt.Errorf("%v into %v, of %d ranks", in, out, size)
-		}
-	case collective.KindReduceScatter:
-		if in.Len() != out.Len()*size {
+	case collective.KindAllGather, collective.KindReduceScatter:
+		if whole, part := c.whole(), c.part(); in.Rank() < 1 || !sameRows(in, out) || part.Dim(0) != (whole.Dim(0)+size-1)/size {
 			return fmt.Errorf("%v into %v, of %d ranks", in, out, size)
 		}
 	case collective.KindBroadcast:
@@ -61,6 +57,28 @@ func (c *Call) Check(size int) error {
 		return fmt.Errorf("no sum of %v", in.DType())
 	}
 	return nil
+}
+
+// whole is what an all-gather makes or a reduce-scatter divides, and part what a rank has of it.
+func (c *Call) whole() device.Tensor {
+	if c.Kind == collective.KindAllGather {
+		return c.Out
+	}
+	return c.In
+}
+
+func (c *Call) part() device.Tensor {
+	if c.Kind == collective.KindAllGather {
+		return c.In
+	}
+	return c.Out
+}
+
+// Piece is the range of elements of the whole that rank r has in an all-gather, or gets in a
+// reduce-scatter: all parts are equally long, and the last ones may reach beyond the end.
+func (c *Call) Piece(r int) (lo, hi int) {
+	n, end := c.part().Len(), c.whole().Len()
+	return min(r*n, end), min((r+1)*n, end)
 }
 
 func (c *Call) sums() bool {
@@ -134,6 +152,3 @@ func parts(counts, t device.Tensor, size int) []int {
 	}
 	return parts
 }
-
-// Part is the range of n elements that rank r of size sums for all others.
-func Part(n, r, size int) (lo, hi int) { return n * r / size, n * (r + 1) / size }

@@ -26,9 +26,13 @@ func (c *Call) Header(peer, size int) Header {
 	if c.Kind == collective.KindBarrier {
 		return h
 	}
-	h.DType, h.Rank = c.In.DType(), int8(c.In.Rank())
-	for i := range c.In.Rank() {
-		h.Dims[i] = c.In.Dim(i)
+	t := c.In
+	if c.Kind == collective.KindAllGather {
+		t = c.Out // says how long the parts are, which do not say how long it is
+	}
+	h.DType, h.Rank = t.DType(), int8(t.Rank())
+	for i := range t.Rank() {
+		h.Dims[i] = t.Dim(i)
 	}
 	if c.Kind == collective.KindAllToAll {
 		h.Dims[0] = 0 // differs between ranks

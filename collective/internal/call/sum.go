@@ -42,3 +42,10 @@ func sum[T float32 | float64 | int32 | int64, Wide float64 | int64](out unsafe.P
 		}
 	}
 }
+
+// Clear sets the elements of a contiguous tensor behind the first n to zero.
+func Clear(t device.Tensor, n int) {
+	if size := t.DType().Size(); n < t.Len() {
+		clear(unsafe.Slice((*byte)(unsafe.Add(t.Pointer(), n*size)), (t.Len()-n)*size))
+	}
+}
