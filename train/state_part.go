@@ -1,6 +1,7 @@
 package train
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/lethe-go/lethe/device"
@@ -74,6 +75,40 @@ func (p part) fillFrom(q part, at []int, dimension int) {
 // spans reports whether both parts cover the same of all dimensions from the given one.
 func (p part) spans(q part, dimension int) bool {
 	return slices.Equal(p.start[dimension:], q.start[dimension:]) && slices.Equal(p.Shape[dimension:], q.Shape[dimension:])
+}
+
+// chunks divides a part into boxes without Data whose elements follow one another in its
+// own, of at most so many bytes, but of at least one element.
+func (p part) chunks(most int64) iter.Seq[part] {
+	return func(yield func(part) bool) {
+		if p.bytes() > 0 {
+			p.chunksOf(most, 0, yield)
+		}
+	}
+}
+
+// chunksOf divides a part whose extents before a dimension are 1.
+func (p part) chunksOf(most int64, dimension int, yield func(part) bool) bool {
+	n := p.bytes()
+	if n <= most || dimension == len(p.Shape) {
+		p.Data = nil
+		return yield(p)
+	}
+	step := max(1, int(most/(n/int64(p.Shape[dimension]))))
+	for at := 0; at < p.Shape[dimension]; at += step {
+		c := p
+		c.start, c.Shape = slices.Clone(p.start), slices.Clone(p.Shape)
+		c.start[dimension] += at
+		c.Shape[dimension] = min(step, p.Shape[dimension]-at)
+		next := dimension
+		if c.Shape[dimension] == 1 {
+			next++
+		}
+		if !c.chunksOf(most, next, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // offset of an element in Data, by its place in the whole.

@@ -67,6 +67,24 @@ func TestPartsAreFilled(t *testing.T) {
 	})
 }
 
+// The chunks of a part hold its elements, in their order.
+func TestPartsAreChunked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := indexed(drawBox(t, rapid.SliceOfN(rapid.IntRange(1, 5), 0, 4).Draw(t, "shape")))
+		most := rapid.Int64Range(1, p.bytes()+8).Draw(t, "bytes")
+		var got []byte
+		for c := range p.chunks(most) {
+			if c.bytes() > max(most, 4) {
+				t.Fatalf("a chunk of %v", c.Shape)
+			}
+			got = append(got, indexed(c).Data...)
+		}
+		if !reflect.DeepEqual(got, p.Data) {
+			t.Fatalf("the chunks of %v hold %v, want %v", p.Shape, got, p.Data)
+		}
+	})
+}
+
 // covers reports whether an element is in a part.
 func covers(p part, element []byte) bool {
 	for i := 0; i < len(p.Data); i += 4 {

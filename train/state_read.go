@@ -23,6 +23,7 @@ type State struct {
 	index   stateIndex
 	files   map[string]*safetensors.File
 	tensors map[string]*storedTensor
+	chunk   []byte // of a piece that is being read
 }
 
 // storedTensor is a tensor as the files have it.
@@ -263,7 +264,8 @@ func (s *State) readAll(list [][]part) error {
 // ReadTensor fills the Data of one tensor, whatever else the state holds.
 func (s *State) ReadTensor(t Tensor) error { return s.readParts([]part{whole(t)}) }
 
-// readParts fills parts of one tensor. Each piece of it is read once.
+// readParts fills parts of one tensor. Each piece of it that has something of them is read
+// once, a chunk at a time: no more than the parts and a chunk is held.
 func (s *State) readParts(parts []part) error {
 	for _, p := range parts {
 		if err := s.fits(p); err != nil {
@@ -271,23 +273,47 @@ func (s *State) readParts(parts []part) error {
 		}
 	}
 	for _, p := range s.tensors[parts[0].Name].pieces {
-		// Into the part that is the same, if there is one, or through memory of its own.
-		if same := slices.IndexFunc(parts, p.sameBox); same >= 0 {
-			p.Data = parts[same].Data
-		} else {
-			p.Data = make([]byte, p.bytes())
+		wanted := slices.DeleteFunc(slices.Clone(parts), func(to part) bool { return !to.overlaps(p.part) })
+		if len(wanted) == 0 {
+			continue
 		}
-		if err := s.files[p.file].Read(p.Name, p.Data); err != nil {
+		sum, err := s.readPiece(p, wanted)
+		if err != nil {
 			return s.broken(p.file, err)
 		}
-		if err := s.checked(p.file, p.Name, p.crc32c, crc32.Checksum(p.Data, castagnoli)); err != nil {
+		if err := s.checked(p.file, p.Name, p.crc32c, sum); err != nil {
 			return err
-		}
-		for _, to := range parts {
-			to.fill(p.part)
 		}
 	}
 	return nil
+}
+
+// chunkBytes is how much of a piece is read at a time.
+const chunkBytes = 1 << 20
+
+// readPiece copies what the parts have of a piece and returns its checksum.
+func (s *State) readPiece(p piece, parts []part) (uint32, error) {
+	if p.sameBox(parts[0]) && len(parts) == 1 {
+		err := s.files[p.file].Read(p.Name, parts[0].Data)
+		return crc32.Checksum(parts[0].Data, castagnoli), err
+	}
+	entry, _ := s.files[p.file].Lookup(p.Name)
+	from := s.files[p.file].Section(entry)
+	if s.chunk == nil {
+		s.chunk = make([]byte, chunkBytes)
+	}
+	sum := uint32(0)
+	for c := range p.chunks(chunkBytes) {
+		c.Data = s.chunk[:c.bytes()]
+		if _, err := io.ReadFull(from, c.Data); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, c.Data)
+		for _, to := range parts {
+			to.fill(c)
+		}
+	}
+	return sum, nil
 }
 
 func (s *State) fits(p part) error {
