@@ -189,6 +189,17 @@ func (l layout) recorded(r *flight.Recorder, rank int, e ends) ends {
 	return e
 }
 
+// seats are the places of a rank in its groups, without any other rank.
+func (l layout) seats(rank int) ends {
+	var e ends
+	for _, kind := range l.groups() {
+		if members := kind.ranks(rank); len(members) > 1 {
+			*kind.end(&e) = collective.Seat(kind.name, slices.Index(members, rank), len(members))
+		}
+	}
+	return e
+}
+
 // localEnds connects ranks that are goroutines of this process.
 func (l layout) localEnds(link local.Link) ([]ends, error) {
 	list := make([]ends, l.ranks())

@@ -13,7 +13,7 @@ import (
 
 var planCommand = command{
 	name:  "plan",
-	usage: "--config FILE [--json | --html FILE | --explain NAME | --measure] [--section.key=value …]",
+	usage: "--config FILE [--json | --html FILE | --explain NAME | --measure] [--cluster SPEC] [--section.key=value …]",
 	about: "compare memory and recomputation of every mode, without running a step",
 	details: `Builds and compiles the Programs of the config under each activation
 checkpointing mode. Nothing is allocated, so the model may be of any size.
@@ -35,16 +35,23 @@ of the schedule, what holds the peak, and who decided about the values of each l
 touch, and holds the peak it saw against the predicted one, for every Program; then a
 third in which every dead byte is NaN.
 
+--cluster SPEC plans for ranks that need not be there, as many as parallelism says: what
+each holds, sends and takes for a step, and what fits. SPEC is what a rank has, such as
+memory=80GiB,flops=400T,memory_bandwidth=3TB,link=50GB,latency=10us: operations, bytes of
+memory and bytes of the link are per second; what is left out has no limit. It goes with
+--json.
+
 Examples:
   lethe plan --config configs/llama3_debug.toml
   lethe plan --config configs/llama3_debug.toml --explain layers.0.attention
   lethe plan --config configs/llama3_debug.toml --model.flavor=8B --training.seq_len=8192 --json
+  lethe plan --config configs/llama3_debug.toml --model.flavor=8B --parallelism.data_parallel_shard_degree=64 --cluster memory=80GiB
 `,
 	run: runPlan,
 }
 
 func runPlan(ctx context.Context, args []string, s streams) (int, error) {
-	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain", "html"})
+	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain", "html", "cluster"})
 	if err != nil {
 		return 0, err
 	}
@@ -52,12 +59,16 @@ func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 	_, asJSON := a.flags["json"]
 	_, measure := a.flags["measure"]
 	_, html := a.flags["html"]
-	if len(a.flags) > 1 {
-		return 0, usagef("--json, --html, --explain and --measure cannot be used together")
+	cluster, ofCluster := a.flags["cluster"]
+	if len(a.flags) > 1 && !(ofCluster && asJSON && len(a.flags) == 2) {
+		return 0, usagef("--json, --html, --explain and --measure cannot be used together, and --cluster with --json alone")
 	}
 	c, err := a.load()
 	if err != nil {
 		return 0, err
+	}
+	if ofCluster {
+		return exitDone, planCluster(s.out, c, cluster, asJSON)
 	}
 	if measure {
 		return measurePlan(ctx, s.out, c)

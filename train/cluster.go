@@ -1,0 +1,169 @@
+package train
+
+import (
+	"strings"
+
+	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/collective/flight"
+	"github.com/lethe-go/lethe/collective/local"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/graph"
+)
+
+// Cluster is what a job is planned for: ranks that are alike. What is 0 has no limit.
+type Cluster struct {
+	// Memory of a rank in bytes.
+	Memory int64
+	// FLOPs a second, and bytes of memory a second, of a rank.
+	FLOPs, MemoryBandwidth float64
+	// Link of a rank to the others.
+	Link local.Link
+}
+
+// ClusterPlan is what a config takes of a cluster under every activation checkpointing mode.
+type ClusterPlan struct {
+	Model Model
+	Ranks int
+	Rows  []ClusterRow // in the order none, selective, full
+}
+
+// ClusterRow is what one rank needs under a mode. All ranks need the same, if tokens are
+// spread evenly over the experts.
+type ClusterRow struct {
+	Mode                        string `json:"mode"`
+	Ranks                       int    `json:"ranks"`
+	DataParallelReplicateDegree int    `json:"data_parallel_replicate_degree"`
+	DataParallelShardDegree     int    `json:"data_parallel_shard_degree"`
+	ExpertParallelDegree        int    `json:"expert_parallel_degree"`
+
+	// What a rank holds of parameters, their gradients, the optimizer's moments and averages,
+	// and everything else, such as tables of angles. PaddingBytes are by how much the parts of
+	// all ranks of a replica are more than what they divide.
+	ParameterBytes int64 `json:"parameter_bytes"`
+	GradientBytes  int64 `json:"gradient_bytes"`
+	OptimizerBytes int64 `json:"optimizer_bytes"`
+	OtherBytes     int64 `json:"other_bytes"`
+	PaddingBytes   int64 `json:"padding_bytes"`
+	// Bytes that are carried over from forward to backward of one microbatch, and most bytes
+	// that are alive in the arena at one time; PeakBoundBytes if all tokens of a group go to
+	// the experts of one rank.
+	SavedBytes     int64 `json:"saved_bytes"`
+	PeakBytes      int64 `json:"peak_bytes"`
+	PeakBoundBytes int64 `json:"peak_bound_bytes"`
+	// TotalBytes are what a rank holds and the peak; Fits says whether the cluster's ranks
+	// have as much.
+	TotalBytes int64 `json:"total_bytes"`
+	Fits       bool  `json:"fits"`
+
+	// Collectives of one optimizer step, by kind: what a rank sends and receives.
+	Collectives map[string]ByPass[flight.Count] `json:"collectives"`
+	SentBytes   int64                           `json:"sent_bytes"`
+	// Of one optimizer step, in seconds: what the compute lane computes, what collectives
+	// take on theirs, for how much of that nothing is computed, and the whole.
+	ComputeSeconds       float64 `json:"compute_seconds"`
+	CommunicationSeconds float64 `json:"communication_seconds"`
+	ExposedSeconds       float64 `json:"exposed_seconds"`
+	StepSeconds          float64 `json:"step_seconds"`
+	// TPS is tokens a second of all ranks.
+	TPS Float `json:"tps"`
+}
+
+// PlanForCluster builds and compiles what one rank of a config would run, and follows it
+// step by step through the times that the cluster would take. There need be no other ranks,
+// and none of the memory is allocated, so that the job may be of any size.
+func PlanForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) {
+	p, err := planForCluster(c, o, cluster)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return p, nil
+}
+
+func planForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Device == nil {
+		own, err := cpu.New(cpu.Options{Workers: c.Training.Threads})
+		if err != nil {
+			return nil, err
+		}
+		defer own.Close()
+		o.Device = own
+	}
+	plan := &ClusterPlan{Ranks: newLayout(c.Parallelism).ranks()}
+	for _, mode := range []string{"none", "selective", "full"} {
+		c.ActivationCheckpoint.Mode = mode
+		row, model, err := cluster.row(c, o)
+		if err != nil {
+			return nil, err
+		}
+		plan.Model = model
+		plan.Rows = append(plan.Rows, row)
+	}
+	return plan, nil
+}
+
+// row plans rank 0 under the config's mode.
+func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
+	l := newLayout(c.Parallelism)
+	seats := l.seats(0)
+	store := newStore(o.Device, c, 0, seats)
+	compiler, err := newCompiler(c, o, store, seats)
+	if err != nil {
+		return ClusterRow{}, nil, err
+	}
+	p, _, err := compiler.compile()
+	if err != nil {
+		return ClusterRow{}, nil, err
+	}
+	row := ClusterRow{Mode: c.ActivationCheckpoint.Mode, Ranks: l.ranks(), DataParallelReplicateDegree: l.replicas,
+		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, Collectives: map[string]ByPass[flight.Count]{}}
+	row.hold(store, l.replicaRanks())
+	var t simulation
+	for _, q := range p.all() {
+		counts := collective.BalancedCounts(q.Graph)
+		m := q.Memory(counts)
+		row.PeakBytes, row.PeakBoundBytes = max(row.PeakBytes, m.Peak), max(row.PeakBoundBytes, q.Bound().Peak)
+		if p.trains(q) {
+			row.SavedBytes = max(row.SavedBytes, m.Saved)
+		}
+		if n := p.stepCount(q, c.Training.Microbatches()); n > 0 {
+			t.add(n, k.simulate(q, counts))
+		}
+	}
+	row.TotalBytes = store.Bytes() + row.PeakBytes
+	row.Fits = k.Memory == 0 || row.TotalBytes <= k.Memory
+	for kind, counts := range t.traffic.collectives() {
+		row.Collectives[kind] = counts
+		for _, n := range []flight.Count{counts.Forward, counts.Rerun, counts.Backward, counts.Update} {
+			row.SentBytes += n.Sent
+		}
+	}
+	row.ComputeSeconds, row.CommunicationSeconds, row.ExposedSeconds, row.StepSeconds = t.compute, t.communication, t.exposed, t.now
+	tokens := float64(l.ranks() * c.Training.LocalBatchSize * c.Training.Microbatches() * c.Training.SeqLen)
+	row.TPS = Float(tokens / t.now)
+	return row, compiler.model, nil
+}
+
+// hold counts what a rank keeps between steps.
+func (r *ClusterRow) hold(store *graph.Store, replicaRanks int) {
+	for _, v := range store.Variables() {
+		n, name := v.Spec.Bytes(), v.Name
+		switch of, gradient := strings.CutPrefix(v.Name, gradientPrefix); {
+		case v.Kind == graph.Parameter:
+			r.ParameterBytes += n
+		case gradient:
+			r.GradientBytes += n
+			name = of
+		case v.Kind == graph.State && !isModelTensor(v.Name):
+			r.OptimizerBytes += n
+		default:
+			r.OtherBytes += n
+		}
+		if p := store.Variable(name); divided(p) {
+			r.PaddingBytes += n*int64(replicaRanks) - device.NewSpec(p.Spec.DType, p.Global...).Bytes()
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/collective"
+	"github.com/lethe-go/lethe/collective/flight"
+	"github.com/lethe-go/lethe/collective/local"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/model/deepseekv3"
+	"github.com/lethe-go/lethe/moe"
+	"github.com/lethe-go/lethe/nn"
+	"github.com/lethe-go/lethe/parallel"
+)
+
+// spread is a model with experts on some ranks. Its router sends tokens in turn, so that all
+// ranks really get as many.
+func spread(t *testing.T, replicas, shards, experts int) (Config, Options) {
+	c := DefaultConfig()
+	c.Job.DumpFolder = t.TempDir()
+	c.Training.Dataset = StringList{"moby_dick"}
+	c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.GlobalBatchSize, c.Training.Threads = 16, 1, 3, 1
+	c.State.Enable = false
+	c.Parallelism.DataParallelReplicateDegree, c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = replicas, shards, experts
+	return c, Options{Model: DeepSeekV3("spread", deepseekv3.Config{Dim: 20, Layers: 2, DenseLayers: 1, Vocab: 257, Hidden: 30,
+		Heads: 2, QLoRA: 16, KVLoRA: 16, NoPEDims: 8, RoPEDims: 4, ValueDim: 8, RoPE: attention.RoPE{Theta: 1e4},
+		Experts: 4, TopK: 2, ExpertHidden: 30, SharedExperts: 1, Score: moe.Sigmoid, RouteNorm: true, RouteScale: 1,
+		LoadBalance: 1e-3, ForceBalance: true, NormEps: 1e-5, DType: device.Float32})}
+}
+
+// Without a rank being there, the plan says what each holds, needs and sends: to the byte
+// what a run does.
+func TestClusterPlanIsWhatRanksDo(t *testing.T) {
+	for i, l := range [][3]int{{1, 1, 1}, {1, 2, 1}, {1, 4, 1}, {2, 2, 1}, {1, 1, 4}, {2, 1, 2}, {1, 4, 2}, {1, 4, 4}} {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
+		c, o := spread(t, l[0], l[1], l[2])
+		p, err := PlanForCluster(c, o, Cluster{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range p.Rows {
+			name := fmt.Sprintf("%v, %s", l, row.Mode)
+			c.ActivationCheckpoint.Mode = row.Mode
+			r, err := New(context.Background(), c, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = r.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Traffic().collectives(); !maps.Equal(got, row.Collectives) {
+				t.Errorf("%s: %+v are exchanged, want %+v", name, got, row.Collectives)
+			}
+			var peak int64
+			first := r.ranks[0]
+			for _, m := range first.machines.all() {
+				peak = max(peak, m.Program().Memory(m.Counts()).Peak)
+			}
+			if held := first.store.Bytes(); held+peak != row.TotalBytes || held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes {
+				t.Errorf("%s: %d bytes are held and the peak is %d, planned %+v", name, held, peak, row)
+			}
+			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != max(l[1], l[2])*l[0] {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+	}
+}
+
+// The simulated time is that of ranks whose clock only the link moves: they compute in no
+// time, and so does the cluster.
+func TestSimulatedTimeIsThatOfALink(t *testing.T) {
+	for i, l := range [][3]int{{1, 2, 1}, {2, 2, 1}, {1, 4, 2}} {
+		for j, mode := range modeNames {
+			if testing.Short() && j != i {
+				continue
+			}
+			link := local.Link{Latency: time.Millisecond, Bandwidth: 1e6}
+			c, o := spread(t, l[0], l[1], l[2])
+			c.ActivationCheckpoint.Mode = mode
+			o.Link = link
+			p, err := PlanForCluster(c, o, Cluster{Link: link})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				r, err := New(context.Background(), c, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				if _, err := r.Step(context.Background()); err != nil { // fills the inputs
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				err = r.together(func(r *rank) error {
+					for i := range r.batches {
+						if err := r.machines.of(i, len(r.batches)).Run(context.Background(), graph.RunOptions{Step: 2}); err != nil {
+							return err
+						}
+					}
+					for _, m := range []*graph.Machine{r.machines.norm, r.machines.update} {
+						if err := m.Run(context.Background(), graph.RunOptions{Step: 2}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				took := time.Since(begin)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, row := range p.Rows {
+					if want := time.Duration(row.StepSeconds * float64(time.Second)); row.Mode == mode && (took-want).Abs() > time.Microsecond {
+						t.Errorf("%v, %s: the ranks take %v, simulated are %v", l, mode, took, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A schedule counted by hand, of two layers that multiply 32 numbers each, in a second, and
+// gather a parameter for that, in two:
+//
+//	link      |gather a   |gather b   |
+//	compute   |wait       |a×a  |wait |b×a  |
+func TestSimulationByHand(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	b := graph.New(graph.NewStore(dev, graph.StoreOptions{Layout: parallel.Layout{Experts: moe.ExpertLayout{Ranks: 1}, Shard: collective.Seat("shard", 0, 2)}}))
+	var z graph.Value
+	checkpoint.Region(b.Scope("layers", 0), checkpoint.None(), func() {
+		x := b.Parameter("a", device.Float32, graph.Zeros, 4, 8)
+		z = nn.Mul(x, x)
+	})
+	checkpoint.Region(b.Scope("layers", 1), checkpoint.None(), func() {
+		z = nn.Mul(b.Parameter("b", device.Float32, graph.Zeros, 4, 8), z)
+	})
+	b.Output("z", z)
+	p, err := compileBuilt(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Cluster{FLOPs: 32, Link: local.Link{Latency: 2 * time.Second}}.simulate(p, nil)
+	if got.now != 5 || got.compute != 2 || got.communication != 4 || got.exposed != 3 {
+		t.Errorf("%v s, %v computing, %v communicating, %v exposed: want 5, 2, 4, 3", got.now, got.compute, got.communication, got.exposed)
+	}
+	if sent := got.traffic.Collectives[graph.ForwardPass][collective.KindAllGather]; sent != (flight.Count{Calls: 2, Sent: 2 * 64, Received: 2 * 64}) {
+		t.Errorf("%+v is gathered", sent)
+	}
+}
