@@ -1,0 +1,123 @@
+// Command overlap measures how much of the communication of sharded parameters hides behind
+// computation, on one machine with a modelled link.
+//
+//	go run ./bench/overlap
+//	go run ./bench/overlap --shards 4 --links 1GB/s,200MB/s --json
+//
+// The ranks are goroutines with a link between them (package collective/local) on which
+// gathering parameters and reducing gradients take time but no processor. Each row trains a
+// few steps of a Llama with parallelism.data_parallel_shard_degree = --shards and reads the
+// trace of the last one (profiling.enable_profiling): communication is what the lanes of
+// collectives were busy, waiting for other ranks included, and exposed what the compute lane
+// spent waiting for them. Both are those of all ranks together.
+//
+// Beside it stands what lethe plan --cluster predicts for the link, at the rate at which the
+// compute lane of the traced step really computed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/collective/local"
+	"github.com/lethe-go/lethe/model/llama3"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "overlap:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	flags := flag.NewFlagSet("overlap", flag.ContinueOnError)
+	flags.SetOutput(log)
+	var x experiment
+	flags.IntVar(&x.shards, "shards", 2, "ranks that divide the parameters")
+	flags.IntVar(&x.dim, "dim", 256, "width of the residual stream, a multiple of 16")
+	flags.IntVar(&x.layers, "layers", 8, "transformer blocks")
+	flags.IntVar(&x.tokens, "tokens", 256, "tokens of a rank in a step")
+	flags.IntVar(&x.steps, "steps", 4, "steps on each link; the last is traced")
+	flags.StringVar(&x.reshard, "reshard", "always", "fsdp_reshard_after_forward")
+	links := flags.String("links", "1GB/s,500MB/s,250MB/s,125MB/s", "bandwidths of the link of a rank")
+	latency := flags.Duration("latency", 20*time.Microsecond, "latency of a link")
+	asJSON := flags.Bool("json", false, "print one JSON object per row")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if x.shards < 2 || x.dim < 16 || x.dim%16 != 0 || min(x.layers, x.tokens, x.steps) < 1 {
+		return fmt.Errorf("--shards %d --dim %d --layers %d --tokens %d --steps %d: want at least 2, a multiple of 16, 1, 1, 1", x.shards, x.dim, x.layers, x.tokens, x.steps)
+	}
+	var rows []Row
+	for name := range strings.SplitSeq(*links, ",") {
+		link, err := parseLink(name, *latency)
+		if err != nil {
+			return err
+		}
+		row, err := x.measure(ctx, link)
+		if err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
+		row.Link = name
+		rows = append(rows, row)
+	}
+	if *asJSON {
+		e := json.NewEncoder(out)
+		for _, r := range rows {
+			if err := e.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Fprintln(out, x.describe())
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "link\tstep_s\tcommunication_s\texposed_s\texposed_pct\tpredicted_pct\t")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%.1f\t%.1f\t\n", r.Link, r.StepSeconds, r.CommunicationSeconds, r.ExposedSeconds, r.ExposedPct, r.PredictedPct)
+	}
+	return w.Flush()
+}
+
+func parseLink(name string, latency time.Duration) (local.Link, error) {
+	for suffix, unit := range map[string]float64{"GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3} {
+		if number, ok := strings.CutSuffix(name, suffix); ok {
+			if n, err := strconv.ParseFloat(number, 64); err == nil && n > 0 {
+				return local.Link{Latency: latency, Bandwidth: n * unit}, nil
+			}
+		}
+	}
+	return local.Link{}, fmt.Errorf("--links: %q is no bandwidth: want such as 1.5GB/s, 100MB/s, 50kB/s", name)
+}
+
+// experiment is a model on some ranks.
+type experiment struct {
+	shards, dim, layers, tokens, steps int
+	reshard                            string
+}
+
+const vocabulary = 257 // bytes, and the end of a document
+
+func (x experiment) shape() llama3.Config {
+	return llama3.Config{Dim: x.dim, Layers: x.layers, Heads: x.dim / 16, KVHeads: x.dim / 16, HeadDim: 16, Hidden: 3 * x.dim, Vocab: vocabulary,
+		NormEps: 1e-5, RoPE: attention.RoPE{Theta: 1e4}}
+}
+
+func (x experiment) describe() string {
+	return fmt.Sprintf("Llama of dim %d, %d layers, %d parameters; %d ranks of %d tokens, float32, fsdp_reshard_after_forward %q",
+		x.dim, x.layers, x.shape().Parameters(), x.shards, x.tokens, x.reshard)
+}
