@@ -1,11 +1,12 @@
 // Package checkpoint decides what happens to every value of the forward pass
-// until the backward pass needs it: it is kept, or it is computed again.
+// until the backward pass needs it: it is kept, it is computed again, or it is moved
+// away and brought back.
 //
 // # Regions and policies
 //
 // [Region] marks a part of the model and gives it a [Policy], a function from a
 // node to a [Decision]. Regions nest. [None], [Full], [Selective], [SaveKinds]
-// and [SaveNames] are policies; [Override] and [First] change and combine them;
+// and [SaveNames] are policies; [Override], [Offload] and [First] change and combine them;
 // any function will do. [Name] tags a value so that a policy can speak of it.
 //
 // # Who decides
@@ -15,7 +16,7 @@
 // answer decides:
 //
 //  1. the patterns in Options.ForceRecompute;
-//  2. the lists Options.Save and Options.Rerun;
+//  2. the lists Options.Save, Options.Rerun and Options.Offload;
 //  3. the policy of the innermost region, then those around it: a policy that
 //     answers [Auto] leaves the node to the next one;
 //  4. nobody: the value is saved, as plain differentiation would do.
@@ -34,6 +35,8 @@
 //     another region or of none, an output of the program, or an op built after
 //     Backward. Its region is the one whose policy decided, or the innermost if
 //     a pattern or a list did. Regions inside a region belong to it.
+//   - Results on the host and outputs of the program are not offloaded. Otherwise what can
+//     be saved can be offloaded: it runs once.
 //
 // # Rules that give way to a name
 //

@@ -29,9 +29,8 @@ func TestErrors(t *testing.T) {
 		options checkpoint.Options
 		want    []string
 	}{
-		{"offload", always(checkpoint.MustOffload), checkpoint.Options{},
-			[]string{"layers.3.attention.matmul:0", "region layers.3 (errors_test.go:", "must_offload", "nothing can offload yet"}},
-		{"prefer offload", always(checkpoint.PreferOffload), checkpoint.Options{}, []string{"prefer_offload"}},
+		{"save and offload", always(checkpoint.MustSave), checkpoint.Options{Save: []string{"matmul"}, Offload: []string{"matmul"}},
+			[]string{"layers.3.attention.matmul:0", "conflict", `save "matmul"`, `offload "matmul"`}},
 		{"invalid decision", always(77), checkpoint.Options{},
 			[]string{"layers.3.attention.matmul:0", "region layers.3", "Decision(77)"}},
 		{"panic", func(c checkpoint.Candidate) checkpoint.Decision { panic(broken) }, checkpoint.Options{},

@@ -22,16 +22,20 @@ const (
 	Rerun
 	// Shared results have no memory of their own: they are views.
 	Shared
+	// Offloaded results wait outside the arena.
+	Offloaded
 )
 
-func (f Fate) String() string { return [...]string{"not needed", "kept", "rerun", "view"}[f] }
+func (f Fate) String() string {
+	return [...]string{"not needed", "kept", "rerun", "view", "offloaded"}[f]
+}
 
 // Line is what a Report says of one forward node.
 type Line struct {
 	Node  *graph.Node
 	Entry graph.Entry // choice, who made it and why
 	Fate  Fate
-	// Bytes of the outputs that are kept or computed again, at the bound for
+	// Bytes of the outputs that are kept, offloaded or computed again, at the bound for
 	// dynamic rows. Outputs that nobody reads later do not count.
 	Bytes int64
 	// FLOPs of one run of the node.
@@ -65,6 +69,8 @@ func Explain(g *graph.Graph, p *graph.Plan) Report {
 			l.Fate = Shared
 		case l.Fate == Kept && l.Entry.Choice == graph.Rerun:
 			l.Fate = Rerun
+		case l.Fate == Kept && l.Entry.Choice == graph.Offload:
+			l.Fate = Offloaded
 		}
 		r.Lines = append(r.Lines, l)
 	}
@@ -104,10 +110,16 @@ func entryOf(p *graph.Plan, n *graph.Node) graph.Entry {
 
 // SavedBytes is the memory of all values that are kept, at the bound for dynamic
 // rows.
-func (r Report) SavedBytes() int64 {
+func (r Report) SavedBytes() int64 { return r.bytes(Kept) }
+
+// OffloadedBytes is the size of all values that wait outside the arena, at the bound for
+// dynamic rows.
+func (r Report) OffloadedBytes() int64 { return r.bytes(Offloaded) }
+
+func (r Report) bytes(f Fate) int64 {
 	var sum int64
 	for _, l := range r.Lines {
-		if l.Fate == Kept {
+		if l.Fate == f {
 			sum += l.Bytes
 		}
 	}
@@ -163,7 +175,11 @@ func (r Report) String() string {
 		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%.4g\t%s\n", l.Node.Name, l.Node.Kind, l.Fate, l.Bytes, l.FLOPs/1e6, l.Entry.By)
 	}
 	w.Flush()
-	fmt.Fprintf(&s, "%d kept, %d bytes; %d rerun, %.4g MFLOPs; %d not needed; %d views\n",
-		count[Kept], r.SavedBytes(), count[Rerun], r.RerunFLOPs()/1e6, count[NotNeeded], count[Shared])
+	fmt.Fprintf(&s, "%d kept, %d bytes; ", count[Kept], r.SavedBytes())
+	if count[Offloaded] > 0 {
+		fmt.Fprintf(&s, "%d offloaded, %d bytes; ", count[Offloaded], r.OffloadedBytes())
+	}
+	fmt.Fprintf(&s, "%d rerun, %.4g MFLOPs; %d not needed; %d views\n",
+		count[Rerun], r.RerunFLOPs()/1e6, count[NotNeeded], count[Shared])
 	return s.String()
 }

@@ -24,6 +24,8 @@ type Options struct {
 	Save []string
 	// Rerun are kinds of ops, or tags of values, that are computed again.
 	Rerun []string
+	// Offload are kinds of ops, or tags of values, that wait outside the arena.
+	Offload []string
 }
 
 // name is one entry of Options, and what has come of it.
@@ -41,7 +43,7 @@ type name struct {
 func (e *name) String() string { return fmt.Sprintf("%s %q", e.list, e.text) }
 
 // names are all entries of Options.
-type names struct{ force, save, rerun []*name }
+type names struct{ force, save, rerun, offload []*name }
 
 func parseNames(o Options) (*names, error) {
 	ns := &names{}
@@ -56,7 +58,7 @@ func parseNames(o Options) (*names, error) {
 		key   string
 		texts []string
 		to    *[]*name
-	}{{"save", o.Save, &ns.save}, {"rerun", o.Rerun, &ns.rerun}} {
+	}{{"save", o.Save, &ns.save}, {"rerun", o.Rerun, &ns.rerun}, {"offload", o.Offload, &ns.offload}} {
 		for _, text := range l.texts {
 			if text == "" {
 				return nil, fmt.Errorf("checkpoint: %s: an entry is empty; write a kind such as %q, or a tag", l.key, "attention")
@@ -67,7 +69,7 @@ func parseNames(o Options) (*names, error) {
 	return ns, nil
 }
 
-func (ns *names) all() []*name { return slices.Concat(ns.force, ns.save, ns.rerun) }
+func (ns *names) all() []*name { return slices.Concat(ns.force, ns.save, ns.rerun, ns.offload) }
 
 // forced returns the pattern that names n, or nil, and whether it names the kind
 // too. Of several it is one that does, if there is one.
@@ -83,15 +85,18 @@ func (ns *names) forced(n *graph.Node) (by *name, kind bool) {
 
 // listed returns the entry of the lists that names n by kind or tag, or nil.
 func (ns *names) listed(n *graph.Node) (*name, error) {
-	save, rerun := find(ns.save, n), find(ns.rerun, n)
-	if save != nil && rerun != nil {
-		return nil, fmt.Errorf("checkpoint: %s: conflict: %v names it (%s), and so does %v (%s); remove one of the two",
-			n.Name, save, how(save, n), rerun, how(rerun, n))
+	var by *name
+	for _, list := range [][]*name{ns.save, ns.rerun, ns.offload} {
+		e := find(list, n)
+		if by != nil && e != nil {
+			return nil, fmt.Errorf("checkpoint: %s: conflict: %v names it (%s), and so does %v (%s); remove one of the two",
+				n.Name, by, how(by, n), e, how(e, n))
+		}
+		if e != nil {
+			by = e
+		}
 	}
-	if save != nil {
-		return save, nil
-	}
-	return rerun, nil
+	return by, nil
 }
 
 func find(list []*name, n *graph.Node) *name {
@@ -101,6 +106,17 @@ func find(list []*name, n *graph.Node) *name {
 		}
 	}
 	return nil
+}
+
+// choice that an entry of a list makes.
+func (e *name) choice() graph.Choice {
+	switch e.list {
+	case "rerun":
+		return graph.Rerun
+	case "offload":
+		return graph.Offload
+	}
+	return graph.Save
 }
 
 // names reports whether the entry means n.
@@ -120,7 +136,7 @@ func how(e *name, n *graph.Node) string {
 }
 
 // settle notes for every entry that names n whether it was followed; refusal is
-// the rule that stood against rerunning n, if any.
+// the rule that stood against rerunning or offloading n, if any.
 func (ns *names) settle(n *graph.Node, refusal string) {
 	for _, e := range ns.all() {
 		if !e.names(n) {

@@ -134,7 +134,7 @@ func (p *Planner) build(f *forward) {
 		for i, s := range n.Out {
 			op.Out = append(op.Out, len(p.problem.Values))
 			v := remat.Value{Producer: len(p.ops)}
-			if inArena(n, i) {
+			if inArena(n, i) && p.resolved.Entries[n.ID].Choice != graph.Offload {
 				v.Size = s.Bytes() / p.unit.size
 			}
 			p.problem.Values = append(p.problem.Values, v)

@@ -25,8 +25,8 @@ type Decision = graph.Decision
 type Plan = graph.Plan
 
 // The decisions. Without a byte budget, Prefer differs from Must in one thing:
-// PreferRecompute does not rerun collectives and host results. MustOffload and
-// PreferOffload are refused by Resolve: nothing can offload yet.
+// PreferRecompute does not rerun collectives and host results. What is offloaded waits
+// outside the arena, in a device.Spill, from its last use in forward to its first in backward.
 const (
 	Auto            = graph.Auto
 	MustSave        = graph.MustSave
@@ -83,6 +83,21 @@ func SaveNames(tags ...string) Policy {
 	}
 }
 
+// Offload moves away what p would keep: offloading in place of saving, with the same
+// force, and the same reruns.
+func Offload(p Policy) Policy {
+	return func(c Candidate) Decision {
+		switch d := p(c); d {
+		case MustSave:
+			return MustOffload
+		case PreferSave:
+			return PreferOffload
+		default:
+			return d
+		}
+	}
+}
+
 // First asks the policies in turn and returns the first answer that is not
 // Auto.
 func First(policies ...Policy) Policy {
@@ -98,8 +113,8 @@ func First(policies ...Policy) Policy {
 }
 
 // Override decides by name, and asks p about the rest. The keys are kinds and
-// tags. If two of them name the same node, their decisions must agree on saving
-// or recomputing it: Resolve returns an error that names both otherwise.
+// tags. If two of them name the same node, their decisions must agree on saving,
+// recomputing or offloading it: Resolve returns an error that names both otherwise.
 //
 //	checkpoint.Override(checkpoint.Selective(), map[string]checkpoint.Decision{
 //		"matmul":     checkpoint.MustSave,      // all of them, not every second

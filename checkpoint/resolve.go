@@ -78,6 +78,14 @@ type verdict struct {
 func (r *resolver) decide(n *graph.Node) (verdict, error) {
 	c := graph.Candidate{Node: r.withTags(n)}
 	v, err := r.asked(c)
+	if err == nil && v.Choice == graph.Offload {
+		refusal := r.staysPut(n)
+		r.names.settle(c.Node, refusal)
+		if refusal != "" {
+			v.Choice, v.By = graph.Save, refusal
+		}
+		return v, nil
+	}
 	if err != nil || v.Choice == graph.Save && runsOnce(n) == "" {
 		r.names.settle(c.Node, "")
 		return v, err
@@ -109,15 +117,12 @@ func (r *resolver) asked(c graph.Candidate) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	toRerun := listed != nil && listed.list == "rerun"
-	v.meant = v.meant || kind || toRerun
+	v.meant = v.meant || kind || listed != nil && listed.list == "rerun"
 	switch {
 	case pattern != nil:
 		v.Choice, v.By, v.region = graph.Rerun, pattern.String(), c.Region
-	case toRerun:
-		v.Choice, v.By, v.region = graph.Rerun, listed.String(), c.Region
 	case listed != nil:
-		v.Choice, v.By, v.region = graph.Save, listed.String(), c.Region
+		v.Choice, v.By, v.region = listed.choice(), listed.String(), c.Region
 	}
 	return v, nil
 }
@@ -138,8 +143,11 @@ func (r *resolver) askRegions(c graph.Candidate) (verdict, error) {
 		if d != Auto {
 			v := verdict{region: region, meant: d == MustRecompute}
 			v.Decision, v.By = d, byPolicy+describe(region)
-			if arm(d) == MustRecompute {
+			switch arm(d) {
+			case MustRecompute:
 				v.Choice = graph.Rerun
+			case MustOffload:
+				v.Choice = graph.Offload
 			}
 			return v, nil
 		}
@@ -168,11 +176,8 @@ func ask(region *graph.Region, c graph.Candidate) (d graph.Decision, err error) 
 		return Auto, fmt.Errorf("checkpoint: %s has no policy: nil; use checkpoint.None() to save everything", describe(region))
 	}
 	switch d = region.Policy(c); d {
-	case Auto, MustSave, PreferSave, MustRecompute, PreferRecompute:
+	case Auto, MustSave, PreferSave, MustRecompute, PreferRecompute, MustOffload, PreferOffload:
 		return d, nil
-	case MustOffload, PreferOffload:
-		return Auto, fmt.Errorf("checkpoint: %s: the policy of %s answers %v, but nothing can offload yet; answer MustSave or MustRecompute",
-			c.Name, describe(region), d)
 	}
 	return Auto, fmt.Errorf("checkpoint: %s: the policy of %s answers Decision(%d), which does not exist; answer one of checkpoint's constants",
 		c.Name, describe(region), uint8(d))

@@ -37,6 +37,19 @@ func (f *forward) savedByDefault(n *graph.Node) string {
 	return ""
 }
 
+// staysPut is the rule against offloading n, or "".
+func (f *forward) staysPut(n *graph.Node) string {
+	if output := f.isOutput(n); output != "" {
+		return output
+	}
+	for _, s := range n.Out {
+		if s.Place != device.OnHost {
+			return ""
+		}
+	}
+	return rulePrefix + "it is on the host"
+}
+
 func isHostResult(n *graph.Node) bool {
 	if n.Effects.Has(graph.HostSync) || n.Kind == "to_host" {
 		return true
@@ -68,8 +81,8 @@ func isInteger(n *graph.Node) bool {
 // itself or through views and waits, or "". Outside of all regions there is no
 // border, but whoever runs the program reads its outputs.
 func (f *forward) readOutside(n *graph.Node, region *graph.Region) string {
-	if output := f.output[n.ID]; output != "" {
-		return rulePrefix + "it is the output " + output
+	if output := f.isOutput(n); output != "" {
+		return output
 	}
 	if region == nil {
 		return ""
@@ -85,6 +98,14 @@ func (f *forward) readOutside(n *graph.Node, region *graph.Region) string {
 		return ""
 	}
 	return rulePrefix + "it is read outside its region by " + reader
+}
+
+// isOutput is the rule that whoever runs the program reads n, or "".
+func (f *forward) isOutput(n *graph.Node) string {
+	if output := f.output[n.ID]; output != "" {
+		return rulePrefix + "it is the output " + output
+	}
+	return ""
 }
 
 // forward is what the rules need to know of a graph beyond its nodes.

@@ -76,24 +76,27 @@ func (s *scheduler) setOutAhead() {
 			ahead[at] = append(ahead[at], step)
 		}
 	}
-	renumber := make([]int, len(s.steps)+2)
 	steps := make([]*Step, 0, len(s.steps))
-	put := func(step *Step) {
-		steps = append(steps, step)
-		renumber[step.Index] = len(steps)
-	}
 	for _, step := range s.steps {
-		for _, a := range ahead[step.Index] {
-			put(a)
-		}
+		steps = append(steps, ahead[step.Index]...)
 		if _, moved := target[step]; !moved {
-			put(step)
+			steps = append(steps, step)
 		}
 	}
-	renumber[len(renumber)-1] = len(s.steps) + 1
+	s.reorder(steps)
+}
+
+// reorder makes steps the schedule: those of now in another order, and new ones, whose
+// Index is 0.
+func (s *scheduler) reorder(steps []*Step) {
+	renumber := make([]int, len(s.steps)+2)
 	for i, step := range steps {
+		if step.Index > 0 {
+			renumber[step.Index] = i + 1
+		}
 		step.Index = i + 1
 	}
+	renumber[len(renumber)-1] = len(steps) + 1
 	s.steps = steps
 	for _, list := range [][]*Storage{s.storages, s.host} {
 		for _, st := range list {

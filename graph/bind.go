@@ -16,7 +16,8 @@ type boundStep struct {
 	dynamic                   bool
 	decides                   []device.Rows // row counts that this step decides
 
-	original *original // of a node that runs twice, if its runs are compared
+	original *original    // of a node that runs twice, if its runs are compared
+	spill    device.Spill // of copies
 
 	done chan error // for asynchronous steps: the result, one per run
 }
@@ -88,6 +89,7 @@ func (m *Machine) bind() error {
 		b := &m.steps[i]
 		b.step = s
 		b.original = m.originals[s.Node]
+		b.spill = m.store.spill
 		b.exec = Exec{Kernels: m.queue, Running: s}
 		if l := m.lanes[s.Lane]; l != nil {
 			b.exec.Kernels = l.queue
@@ -123,7 +125,7 @@ func (m *Machine) bind() error {
 // noteDecides records that the step's op decides a row count that none of its
 // inputs has.
 func (b *boundStep) noteDecides(r device.Rows) {
-	if _, ok := b.step.Node.Op.(RowsOp); !ok {
+	if _, ok := b.step.Node.Op.(RowsOp); !ok || !b.step.computes() {
 		return
 	}
 	for _, e := range b.step.Node.In {
@@ -306,16 +308,27 @@ func (b *boundStep) resolve(m *Machine) {
 // their errors are collected at once, so that the node can be named; otherwise only
 // where the host waits for the device anyway.
 func (b *boundStep) run(q device.Queue, sync bool) error {
-	err := b.step.Node.Op.Run(&b.exec, b.out, b.in)
+	err := b.execute(q)
 	if sync || b.step.Node.Effects.Has(HostSync) {
 		if kernel := q.Sync(); err == nil {
 			err = kernel
 		}
 	}
-	if err != nil {
+	if err != nil && b.step.computes() {
 		return b.wrap(err)
 	}
-	return nil
+	return err
+}
+
+// execute calls the op, or copies between the arena and the Spill.
+func (b *boundStep) execute(q device.Queue) error {
+	switch s := b.step; s.Kind {
+	case CopyOut:
+		return b.spill.Offload(q, s.spill, b.in[0])
+	case CopyBack:
+		return b.spill.Reload(q, b.out[s.copied().Out], s.spill)
+	}
+	return b.step.Node.Op.Run(&b.exec, b.out, b.in)
 }
 
 func (b *boundStep) wrap(err error) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/device/instrument"
+	"github.com/lethe-go/lethe/device/spill"
 	"pgregory.net/rapid"
 )
 
@@ -301,7 +302,10 @@ func TestCheckChangesNothing(t *testing.T) {
 	}
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		store := NewStore(instrument.Wrap(d), StoreOptions{Seed: 7})
+		watched := instrument.Wrap(d)
+		place := spill.NewHost(watched)
+		defer place.Close()
+		store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
 		defer store.Close()
 		g, err := randomGraph(t, store).Graph()
 		if err != nil {

@@ -10,6 +10,10 @@ type Counters struct {
 	// Exposed is the time spent in collectives of the compute lane and in waits for those
 	// of other lanes: communication that no computation hides.
 	Exposed time.Duration
+	// CopiedOut and CopiedBack are the bytes of what was offloaded and reloaded.
+	CopiedOut, CopiedBack int64
+	// ExposedCopies is the time spent in waits for these copies.
+	ExposedCopies time.Duration
 }
 
 // Plus and Minus are the sum and the difference of both.
@@ -18,6 +22,9 @@ func (c Counters) Plus(d Counters) Counters {
 		c.HostSyncs[p] += d.HostSyncs[p]
 	}
 	c.Exposed += d.Exposed
+	c.CopiedOut += d.CopiedOut
+	c.CopiedBack += d.CopiedBack
+	c.ExposedCopies += d.ExposedCopies
 	return c
 }
 
@@ -26,15 +33,22 @@ func (c Counters) Minus(d Counters) Counters {
 		c.HostSyncs[p] -= d.HostSyncs[p]
 	}
 	c.Exposed -= d.Exposed
+	c.CopiedOut -= d.CopiedOut
+	c.CopiedBack -= d.CopiedBack
+	c.ExposedCopies -= d.ExposedCopies
 	return c
 }
 
 // Counters since the Machine was made.
 func (m *Machine) Counters() Counters { return m.counters }
 
-// expose counts the time since begin if it was spent on a collective.
-func (m *Machine) expose(n *Node, begin time.Time) {
-	if n.Effects.Has(Collective) {
+// expose counts the time since begin if it was spent on a collective, or on a copy of
+// what is offloaded.
+func (m *Machine) expose(s *Step, begin time.Time) {
+	switch {
+	case !s.computes():
+		m.counters.ExposedCopies += time.Since(begin)
+	case s.Node.Effects.Has(Collective):
 		m.counters.Exposed += time.Since(begin)
 	}
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -58,6 +59,10 @@ func NewMachine(p *Program) (*Machine, error) {
 		m.counts[i] = r.bound
 	}
 	if _, err := store.reserveArena(p.ArenaBytes); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := store.reserveSpill(p.SpillBytes); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -234,6 +239,12 @@ func (m *Machine) step(ctx context.Context, b *boundStep, o RunOptions) error {
 	if err := m.checkInputs(b); err != nil {
 		return err
 	}
+	switch b.step.Kind {
+	case CopyOut:
+		m.counters.CopiedOut += b.in[0].Bytes()
+	case CopyBack:
+		m.counters.CopiedBack += b.out[b.step.copied().Out].Bytes()
+	}
 	if b.step.Lane != Compute {
 		m.lanes[b.step.Lane].enqueue(b)
 		return nil
@@ -255,14 +266,32 @@ func (m *Machine) wait(ctx context.Context, s *Step) error {
 	begin := time.Now()
 	b := &m.steps[s.Index-1]
 	err := m.lanes[s.Lane].wait(ctx, b)
-	m.expose(s.Node, begin)
+	m.expose(s, begin)
 	if m.tracer != nil {
 		m.tracer.Waited(s)
 	}
 	if err != nil {
-		return err
+		return m.copyFailed(s, err)
 	}
 	return m.checkOutputs(b)
+}
+
+// copyFailed names the value that could not be offloaded or reloaded. A Spill may tell of a
+// failure when it is asked for another value.
+func (m *Machine) copyFailed(s *Step, err error) error {
+	if s.computes() {
+		return err
+	}
+	var e *device.SpillError
+	n := s.Node
+	if errors.As(err, &e) {
+		for _, t := range m.program.Steps {
+			if t.Kind == CopyOut && t.spill <= e.Offset && e.Offset < t.spill+t.in[0].storage.bytes {
+				n = t.Node
+			}
+		}
+	}
+	return fmt.Errorf("graph: %s: %v: %w (%s)", n.Name, s.Kind, err, n.Source)
 }
 
 // compute runs a step on the compute lane.
@@ -272,7 +301,7 @@ func (m *Machine) compute(b *boundStep) error {
 		m.counters.HostSyncs[b.step.Pass()]++
 	}
 	if n.Effects.Has(Collective) {
-		defer m.expose(n, time.Now())
+		defer m.expose(b.step, time.Now())
 	}
 	return b.run(m.queue, m.dev.HostAccessible())
 }

@@ -32,6 +32,8 @@ func (s *Step) Pass() Pass {
 		return s.waits.Pass()
 	case s.Kind == Recompute:
 		return RerunPass
+	case s.Kind == CopyBack:
+		return BackwardPass
 	case s.Node.Phase == Forward:
 		return ForwardPass
 	case s.Node.Phase == Backward:

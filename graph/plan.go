@@ -14,13 +14,21 @@ const (
 	Save Choice = iota
 	// Rerun drops them after forward and runs the node again before backward.
 	Rerun
+	// Offload copies them out of the arena after their last use in forward, and back
+	// before their first use in backward. Results on the host are saved, and so is an
+	// asynchronous one that nobody waits for in forward.
+	Offload
 )
 
-func (c Choice) String() string { return [...]string{"save", "rerun"}[c] }
+func (c Choice) String() string { return [...]string{"save", "rerun", "offload"}[c] }
 
-// Plan says for every forward node whether its results are saved or rerun. What
-// backward does not need is neither, whatever the plan says.
+// Plan says for every forward node whether its results are saved, rerun or offloaded.
+// What backward does not need is none of these, whatever the plan says.
 type Plan struct {
+	// Pace places the copies of what is offloaded; with nil each is waited for where it
+	// sets out.
+	Pace Pace
+
 	// Entries are indexed by Node.ID; nodes that are not computed in forward have
 	// the zero Entry.
 	Entries []Entry

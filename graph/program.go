@@ -13,6 +13,9 @@ type Program struct {
 	Host []*Storage
 	// ArenaBytes is the size of the arena, at the bounds of dynamic rows.
 	ArenaBytes int64
+	// SpillBytes is the room that what is offloaded takes outside the arena, at the bounds
+	// of dynamic rows.
+	SpillBytes int64
 
 	commit int // index in Steps of the first commit step
 }
@@ -36,7 +39,7 @@ func Compile(g *Graph, o CompileOptions) (*Program, error) {
 		return nil, err
 	}
 	s.finish()
-	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages, Host: s.host}
+	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages, Host: s.host, SpillBytes: s.spill}
 	p.commit = len(p.Steps)
 	for i, step := range p.Steps {
 		if step.Node.Commit {
@@ -58,6 +61,8 @@ type Memory struct {
 	Saved int64
 	// SavedOnHost is the part of Saved that is on the host.
 	SavedOnHost int64
+	// Offloaded is what is carried over outside the arena, beside Saved.
+	Offloaded int64
 	// Arena is the size of the arena: Peak and what placement loses.
 	Arena int64
 }
@@ -89,6 +94,11 @@ func (p *Program) Memory(counts Counts) Memory {
 		m.Saved += st.bytesAt(counts)
 		if st.onHost() {
 			m.SavedOnHost += st.bytesAt(counts)
+		}
+	}
+	for _, step := range p.Steps {
+		if step.Kind == CopyOut {
+			m.Offloaded += step.in[0].storage.bytesAt(counts)
 		}
 	}
 	return m
@@ -133,11 +143,11 @@ func (p *Program) peak(counts Counts) int64 {
 	return peak
 }
 
-// Cost sums the cost of all steps for which the filter holds.
+// Cost sums the cost of all runs of nodes for which the filter holds.
 func (p *Program) Cost(filter func(*Step) bool) Cost {
 	var sum Cost
 	for _, s := range p.Steps {
-		if s.Kind != Wait && filter(s) {
+		if s.computes() && filter(s) {
 			sum = sum.Add(s.Node.Cost)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/device/instrument"
+	"github.com/lethe-go/lethe/device/spill"
 	"pgregory.net/rapid"
 )
 
@@ -90,16 +91,23 @@ func randomGraph(t *rapid.T, store *Store) *Builder {
 	return b
 }
 
-// randomPlan reruns a random set of nodes, but values that cross regions.
+// randomPlan reruns and offloads random sets of nodes, with copies that take a random time.
 func randomPlan(t *rapid.T, g *Graph) *Plan {
 	p := SaveAll(g)
+	p.Pace = paceOf{rapid.Int64Range(0, 50).Draw(t, "pace")}
 	for _, n := range g.Nodes {
-		if n.IsOp() && n.Phase == Forward && rapid.Bool().Draw(t, "rerun") {
-			p.Entries[n.ID].Choice = Rerun
+		if n.IsOp() && n.Phase == Forward {
+			p.Entries[n.ID].Choice = rapid.SampledFrom([]Choice{Save, Rerun, Offload}).Draw(t, "choice")
 		}
 	}
 	return p
 }
+
+// paceOf has copies that take as long as so many ops.
+type paceOf struct{ ops int64 }
+
+func (paceOf) Nanoseconds(*Node) int64       { return 10 }
+func (p paceOf) CopyNanoseconds(int64) int64 { return p.ops }
 
 // TestAnyPlanGivesTheSameBitsInThePlannedMemory is the heart of the executor:
 // whatever the plan, results do not change, the measured peak is the planned one,
@@ -111,7 +119,10 @@ func TestAnyPlanGivesTheSameBitsInThePlannedMemory(t *testing.T) {
 	}
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		store := NewStore(instrument.Wrap(d), StoreOptions{Seed: 7})
+		watched := instrument.Wrap(d)
+		place := spill.NewHost(watched)
+		defer place.Close()
+		store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
 		defer store.Close()
 		g, err := randomGraph(t, store).Graph()
 		if err != nil {

@@ -19,9 +19,15 @@ const (
 	Recompute
 	// Wait blocks the compute lane until an asynchronous step has finished.
 	Wait
+	// CopyOut copies a result of the node out of the arena.
+	CopyOut
+	// CopyBack copies it back.
+	CopyBack
 )
 
-func (k StepKind) String() string { return [...]string{"run", "rerun", "wait"}[k] }
+func (k StepKind) String() string {
+	return [...]string{"run", "rerun", "wait", "offload", "reload"}[k]
+}
 
 // Step is one entry of a schedule.
 type Step struct {
@@ -34,10 +40,16 @@ type Step struct {
 	out       []*Storage // nil for an output that nobody reads and the op can omit
 	workspace *Storage
 	waits     *Step // for Wait: the asynchronous step
+	spill     int64 // for copies: the offset where the result is offloaded to
 }
 
 // Backward reports whether the step runs after the forward pass.
-func (s *Step) Backward() bool { return s.Kind == Recompute || s.Node.Phase != Forward }
+func (s *Step) Backward() bool {
+	return s.Kind == Recompute || s.Kind == CopyBack || s.Node.Phase != Forward
+}
+
+// computes reports whether the step runs its node.
+func (s *Step) computes() bool { return s.Kind == Run || s.Kind == Recompute }
 
 // Awaits is the asynchronous step that a Wait waits for, nil for other steps.
 func (s *Step) Awaits() *Step { return s.waits }
@@ -45,17 +57,32 @@ func (s *Step) Awaits() *Step { return s.waits }
 // InputSpecs and OutputSpecs are the specs of the step's operands in a run with the
 // given live rows.
 func (s *Step) InputSpecs(counts Counts) []device.Spec {
+	if s.Kind == CopyOut {
+		return counts.narrowAll([]device.Spec{s.copied().Spec()})
+	}
+	if s.Kind == CopyBack {
+		return nil
+	}
 	return counts.narrowAll(s.Node.inputSpecs())
 }
 
 func (s *Step) OutputSpecs(counts Counts) []device.Spec {
+	if s.Kind == CopyBack {
+		return counts.narrowAll([]device.Spec{s.copied().Spec()})
+	}
+	if s.Kind == CopyOut {
+		return nil
+	}
 	return counts.narrowAll(slices.Clone(s.Node.Out))
 }
 
 // Cost of the step in a run with the given live rows; waiting costs nothing.
 func (s *Step) Cost(counts Counts) Cost {
-	if s.Kind == Wait {
+	switch s.Kind {
+	case Wait:
 		return Cost{}
+	case CopyOut, CopyBack:
+		return Traffic(0, s.InputSpecs(counts), s.OutputSpecs(counts))
 	}
 	return s.Node.Op.Cost(s.InputSpecs(counts))
 }
@@ -84,6 +111,7 @@ type scheduler struct {
 	host     []*Storage // results on the host
 	kept     []bool     // by node: an output of the program, never rerun
 	waited   []bool     // by Wait node: the wait for the latest run has been scheduled
+	spill    int64      // bytes of what is offloaded
 	workers  int
 }
 

@@ -5,13 +5,14 @@ import (
 )
 
 // Storage is one value's piece of the arena: the bytes at [Offset, Offset+Bytes)
-// hold it from step Begin to step End, both included. A node that is rerun has
-// two storages. Step 0 feeds the inputs; the step behind the last reads the
+// hold it from step Begin to step End, both included. A node that is rerun or
+// offloaded has two storages. Step 0 feeds the inputs; the step behind the last reads the
 // outputs.
 type Storage struct {
 	Edge       Edge
 	Begin, End int
 	Rerun      bool // written by the second run of its node
+	Reloaded   bool // holds a value that was offloaded, for backward
 	Offset     int64
 	// Saved storages carry a forward value over to the backward pass.
 	Saved bool
@@ -74,8 +75,8 @@ func (c Counts) narrowAll(specs []device.Spec) []device.Spec {
 
 // finish settles the storages once all readers are known: outputs nobody reads
 // are dropped where the op allows it, assignments to scratch variables are
-// computed in place, what carries over to backward is marked, and what can set out
-// ahead does.
+// computed in place, what carries over to backward is marked, what can set out
+// ahead does, and what is offloaded leaves.
 func (s *scheduler) finish() {
 	s.dropUnread()
 	s.assignInPlace()
@@ -95,6 +96,7 @@ func (s *scheduler) finish() {
 	}
 	s.storages = live
 	s.setOutAhead()
+	s.sendAway()
 }
 
 // boundary is the index of the first step of the backward pass on the compute lane, or the

@@ -162,7 +162,8 @@ func (b *traceBuilder) step(r *runRecord, s *graph.Step) {
 	when := r.stretch(s.Index)
 	kind := category(s, r.optimizer)
 	b.categories[s] = kind
-	e := chrometrace.Slice(b.processes, b.lanes[graph.Compute], s.Node.Name, kind, when.begin, when.end)
+	name := sliceName(s)
+	e := chrometrace.Slice(b.processes, b.lanes[graph.Compute], name, kind, when.begin, when.end)
 	switch {
 	case s.Lane == graph.Compute:
 		e.Color, e.Args = colors[kind], stepArgs(s, r.counts, when)
@@ -171,13 +172,22 @@ func (b *traceBuilder) step(r *runRecord, s *graph.Step) {
 		e.Category, e.Color = launchCategory, colors[launchCategory]
 		b.add(e)
 		on := r.lanes[s.Index]
-		e = chrometrace.Slice(b.processes, b.lanes[s.Lane], s.Node.Name, kind, on.begin, on.end)
+		e = chrometrace.Slice(b.processes, b.lanes[s.Lane], name, kind, on.begin, on.end)
 		e.Color, e.Args = colors[kind], stepArgs(s, r.counts, on)
 		b.add(e)
 	}
 	if launched := s.Awaits(); launched != nil {
 		b.flow(r, launched, s)
 	}
+}
+
+// sliceName is what a step is called: its node, and what is done with its result if the
+// node itself does not run.
+func sliceName(s *graph.Step) string {
+	if s.Kind == graph.CopyOut || s.Kind == graph.CopyBack {
+		return s.Kind.String() + " " + s.Node.Name
+	}
+	return s.Node.Name
 }
 
 // flow draws the arrow from where an asynchronous step is launched to where it runs and
@@ -250,7 +260,7 @@ func (b *traceBuilder) workers(name string, a *device.Activity) (lost int) {
 		for _, busy := range list {
 			name, kind := "copy", hostCategory
 			if s, ok := busy.Label.(*graph.Step); ok {
-				name, kind = s.Node.Name, b.categories[s]
+				name, kind = sliceName(s), b.categories[s]
 			}
 			b.slice(thread, name, kind, interval{busy.Begin, busy.End})
 		}
