@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"math"
 
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -32,7 +33,7 @@ type Roofline struct {
 // DefaultCosts are those of a machine with 200 GFLOP/s, 20 GB/s of memory and
 // links of 10 GB/s and 10 µs: what two cores with AVX-512 come to. Plans depend on
 // the ratios alone, and are the same wherever they are made.
-func DefaultCosts() Costs {
+func DefaultCosts() Roofline {
 	return Roofline{FLOPs: 200e9, Bandwidth: 20e9, LinkBandwidth: 10e9, LinkLatency: 10_000, Launch: 1_000}
 }
 
@@ -44,10 +45,35 @@ func (r Roofline) Nanoseconds(n *graph.Node) int64 {
 	seconds := max(n.Cost.ExecutedFLOPs/r.FLOPs, float64(n.Cost.BytesRead+n.Cost.BytesWritten)/r.Bandwidth)
 	fixed := r.Launch
 	if n.Effects.Has(graph.Collective) {
-		seconds = max(seconds, float64(n.Bytes())/r.LinkBandwidth)
+		seconds = max(seconds, float64(linkBytes(n))/r.LinkBandwidth)
 	}
 	if n.Effects.Has(graph.Collective) || n.Effects.Has(graph.HostSync) {
 		fixed += r.LinkLatency
 	}
 	return fixed + int64(math.Round(seconds*1e9))
+}
+
+// linkBytes is what a collective sends or receives on a rank, whichever is more. How many
+// rows come may be known only as it runs: it is then as many as are sent on average, and the
+// bound that the memory plan goes by would be the number of ranks times too much.
+func linkBytes(n *graph.Node) int64 {
+	var bound, known int64
+	count := func(s device.Spec) {
+		if s.Place == device.OnHost {
+			return // counts of rows, which do not travel
+		}
+		if bound = max(bound, s.Bytes()); s.Rows == 0 {
+			known = max(known, s.Bytes())
+		}
+	}
+	for _, e := range n.In {
+		count(e.Spec())
+	}
+	for _, s := range n.Out {
+		count(s)
+	}
+	if known == 0 {
+		return bound
+	}
+	return known
 }

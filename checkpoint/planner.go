@@ -60,16 +60,20 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 	f := newForward(g)
 	for _, n := range f.nodes {
 		p.costs[n.ID] = costs.Nanoseconds(n)
-		p.free[n.ID] = f.leader[n.ID] == n && open(resolved.Entries[n.ID]) &&
-			runsOnce(n) == "" && f.savedByDefault(n) == "" && f.readOutside(n, n.Region) == "" && !overwritten(n)
+		p.free[n.ID] = f.leader[n.ID] == n && f.open(n, resolved.Entries[n.ID]) &&
+			runsOnce(n) == "" && f.readOutside(n, n.Region) == "" && !overwritten(n)
 	}
 	p.build(f)
 	p.solver, err = remat.NewSolver(p.problem)
 	return p, err
 }
 
-// open reports whether an entry is nobody's firm decision.
-func open(e graph.Entry) bool {
+// open reports whether an entry is nobody's firm decision. The default rules save what
+// nobody has named; where the rerun list names it, what is best is open.
+func (f *forward) open(n *graph.Node, e graph.Entry) bool {
+	if f.savedByDefault(n) != "" {
+		return strings.HasPrefix(e.By, byRerunList)
+	}
 	switch e.Decision {
 	case Auto:
 		return e.By == byNoRegion || e.By == byNoPolicy

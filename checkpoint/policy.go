@@ -59,6 +59,12 @@ func Full() Policy {
 	return func(Candidate) Decision { return PreferRecompute }
 }
 
+// Budget leaves every node to the Planner, which finds what is best to rerun within a
+// number of bytes. Without a Planner everything is saved.
+func Budget() Policy {
+	return func(Candidate) Decision { return Auto }
+}
+
 // SaveKinds saves the ops of the given kinds, such as "attention", and
 // recomputes all others.
 func SaveKinds(kinds ...string) Policy {

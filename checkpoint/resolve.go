@@ -10,9 +10,10 @@ import (
 
 // What an entry says of who decided, where no rule, list or pattern did.
 const (
-	byPolicy   = "policy of " // and the region
-	byNoRegion = "no region"
-	byNoPolicy = "no policy decided"
+	byPolicy    = "policy of " // and the region
+	byRerunList = "rerun "     // and the entry
+	byNoRegion  = "no region"
+	byNoPolicy  = "no policy decided"
 )
 
 // Resolve asks the policies of the graph's regions, applies the options and the
