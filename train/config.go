@@ -177,8 +177,14 @@ type LRSchedulerConfig struct {
 // parameters are the same bits in every mode.
 type ActivationCheckpointConfig struct {
 	// "none" keeps everything, "full" only the inputs of each layer,
-	// "selective" keeps what is expensive to compute again.
+	// "selective" keeps what is expensive to compute again, "budget" what costs the
+	// least time to compute again within memory_budget.
 	Mode string `toml:"mode"`
+	// The most memory that a rank may hold at any time of a step in mode "budget":
+	// parameters, gradients, optimizer state and its copy for saving, activations and
+	// workspace. A number of bytes such as "512MiB", or a fraction of the memory of
+	// the machine such as 0.5, which its ranks share.
+	MemoryBudget MemoryBudget `toml:"memory_budget"`
 	// Mode of the attention of each layer, where it differs from the mode of the
 	// layer. Empty means the layer's.
 	Attention string `toml:"attention"`
@@ -189,7 +195,8 @@ type ActivationCheckpointConfig struct {
 	// are kept in addition to what the mode keeps.
 	Save StringList `toml:"save"`
 	// Operation kinds or names that are computed again although the mode would
-	// keep them.
+	// keep them. In mode "budget" the kinds of collectives and host results may be
+	// computed again where that is best, which without being named they never are.
 	Rerun StringList `toml:"rerun"`
 	// Patterns of fully qualified names, for example "moe.router.gate", whose
 	// values are always computed again; stronger than save and rerun.

@@ -56,6 +56,13 @@ func parseValue(typ reflect.Type, text string) (reflect.Value, error) {
 		var d Duration
 		err := d.UnmarshalText([]byte(text))
 		return reflect.ValueOf(d), err
+	case typ == reflect.TypeFor[MemoryBudget]():
+		s, err := parseString(text)
+		var m MemoryBudget
+		if err == nil {
+			err = m.UnmarshalText([]byte(s))
+		}
+		return reflect.ValueOf(m), err
 	case typ == reflect.TypeFor[*float64]():
 		if text == "none" {
 			return reflect.Zero(typ), nil
@@ -162,6 +169,8 @@ func describeType(typ reflect.Type) string {
 		return "a list of numbers, such as [3, 1]"
 	case typ == reflect.TypeFor[Duration]():
 		return `a duration, such as "90s" or "5m"`
+	case typ == reflect.TypeFor[MemoryBudget]():
+		return `bytes, such as "512MiB", or a fraction of memory, such as 0.5`
 	case typ == reflect.TypeFor[*float64](), typ.Kind() == reflect.Float64:
 		return "a number, such as 0.5 or 3e-4"
 	case typ.Kind() == reflect.String:

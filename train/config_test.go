@@ -98,6 +98,7 @@ func TestOverride(t *testing.T) {
 		`--job.dump_folder="out=1"`,
 		"--lr_scheduler.decay_ratio=0.5",
 		"--training.dataset_weights=[3, 0.5]",
+		"--activation_checkpoint.memory_budget=0.5GiB",
 	} {
 		if err := c.Override(arg); err != nil {
 			t.Error(err)
@@ -111,6 +112,7 @@ func TestOverride(t *testing.T) {
 	want.ActivationCheckpoint.Save = train.StringList{"x,y", "z"}
 	want.Training.Dataset = train.StringList{"a.txt", "b c.txt"}
 	want.Training.DatasetWeights = train.NumberList{3, 0.5}
+	want.ActivationCheckpoint.MemoryBudget = train.MemoryBudget{Bytes: 512 << 20}
 	want.Job.DumpFolder = "out=1"
 	want.LRScheduler.DecayRatio = &ratio
 	if !reflect.DeepEqual(c, want) {
@@ -131,6 +133,7 @@ func TestOverrideErrors(t *testing.T) {
 		{"--training.steps=1__0", "not a number"},
 		{"--training.steps=99999999999999999999", "out of range"},
 		{"--training.steps=", "not a number"},
+		{"--activation_checkpoint.memory_budget=512", `a number of bytes needs a unit; write bytes, such as "512MiB", or a fraction of memory, such as 0.5`},
 		{"--optimizer.lr=0x1p4", "not a decimal number"},
 		{"--optimizer.lr=1_e4", "not a number"},
 		{`--training.dataset=["a"`, "not a TOML array of strings"},
@@ -195,7 +198,9 @@ func TestValidate(t *testing.T) {
 		{"--lr_scheduler.decay_ratio=1.1", "lr_scheduler.decay_ratio: must be within [0, 1]: 1.1"},
 		{"--lr_scheduler.decay_type=cos", `lr_scheduler.decay_type: unknown name: "cos"; known are "linear", "sqrt", "cosine"`},
 		{"--lr_scheduler.min_lr_factor=nan", "lr_scheduler.min_lr_factor: must be within [0, 1]: NaN"},
-		{"--activation_checkpoint.mode=budget", `activation_checkpoint.mode: unknown name: "budget"; known are "none", "full", "selective"`},
+		{"--activation_checkpoint.mode=budge", `activation_checkpoint.mode: unknown name: "budge"; known are "none", "full", "selective", "budget"; did you mean "budget"?`},
+		{"--activation_checkpoint.mode=budget", `activation_checkpoint.memory_budget: must be set for mode "budget"`},
+		{"--activation_checkpoint.moe=budget", `activation_checkpoint.moe: a budget is one for the whole step: "budget"`},
 		{"--activation_checkpoint.check=all", `activation_checkpoint.check: unknown name: "all"; known are "off", "shape", "checksum", "bitwise"`},
 		{"--activation_checkpoint.save=a,", `activation_checkpoint.save: must not hold an empty string: "a", ""`},
 		{"--state.interval=0", "state.interval: must be at least 1: 0; "},

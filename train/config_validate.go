@@ -167,11 +167,18 @@ func (v *validator) schedule(c LRSchedulerConfig) {
 }
 
 func (v *validator) checkpoint(c ActivationCheckpointConfig) {
-	v.oneOf("activation_checkpoint.mode", c.Mode, modeNames)
+	v.oneOf("activation_checkpoint.mode", c.Mode, append(slices.Clone(modeNames), budgetMode))
 	for key, mode := range map[string]string{"attention": c.Attention, "moe": c.MoE} {
-		if mode != "" {
+		switch mode {
+		case "":
+		case budgetMode:
+			v.fail("activation_checkpoint."+key, quote(mode), "a budget is one for the whole step", `set activation_checkpoint.mode="budget" and leave this empty`)
+		default:
 			v.oneOf("activation_checkpoint."+key, mode, modeNames)
 		}
+	}
+	if c.Mode == budgetMode && c.MemoryBudget == (MemoryBudget{}) {
+		v.fail("activation_checkpoint.memory_budget", `""`, `must be set for mode "budget"`, `set bytes such as "512MiB", or a fraction of memory such as 0.5`)
 	}
 	v.entries("activation_checkpoint.save", c.Save)
 	v.entries("activation_checkpoint.rerun", c.Rerun)

@@ -12,10 +12,7 @@ import (
 // is allocated, and names the mode that keeps the most of those that would fit. With
 // dynamic rows what is needed is the bound.
 func (t *Trainer) fit() error {
-	have := t.options.memory
-	if have == 0 {
-		have = machineMemory()
-	}
+	have := t.options.availableMemory()
 	if have == 0 {
 		return nil // the system does not say
 	}
@@ -33,10 +30,11 @@ func (t *Trainer) fit() error {
 	if need-int64(len(t.ranks))*usage.checkBytes <= have {
 		return fmt.Errorf("%s; set activation_checkpoint.check=%q, for %q keeps copies of %s a rank", problem, graph.CheckChecksum, t.config.ActivationCheckpoint.Check, formatBytes(usage.checkBytes))
 	}
-	report, err := planReport(t.config, t.options)
+	maker, report, err := planModes(t.config, t.options)
 	if err != nil {
 		return fmt.Errorf("%s; %w", problem, err)
 	}
+	maker.close()
 	byBytes := func(a, b PlanRow) int { return cmp.Compare(a.ArenaBytes, b.ArenaBytes) }
 	needs := func(r PlanRow) int64 { return t.bytesNeeded(report.PersistentBytes, r.ArenaBytes, r.CheckBytes) }
 	rows := slices.SortedFunc(slices.Values(report.Rows), byBytes)

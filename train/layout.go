@@ -46,6 +46,14 @@ func newLayout(c ParallelismConfig) layout {
 // ranks of the job.
 func (l layout) ranks() int { return l.replicas * l.replicaRanks() }
 
+// processRanks are those that one process has.
+func (l layout) processRanks(backend string) int {
+	if backend == localBackend {
+		return l.ranks()
+	}
+	return 1
+}
+
 // replicaRanks are those of one replica.
 func (l layout) replicaRanks() int { return max(l.shards, l.experts) }
 

@@ -34,7 +34,7 @@ type Measured struct {
 // of every Program of every rank. Nothing is saved.
 func MeasurePeaks(ctx context.Context, c Config, mode string, o Options) ([]Measured, error) {
 	c.ActivationCheckpoint.Mode = mode
-	c.State.Enable = false
+	o.initial = true                     // with the memory that saving a state takes, which counts in budgets
 	c.Parallelism.Backend = localBackend // it is about memory, not about the way between ranks
 	o.perRank = func(d device.Device) device.Device { return instrument.Wrap(d) }
 	t, err := New(ctx, c, o)

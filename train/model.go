@@ -122,14 +122,15 @@ func policy(mode string) graph.Policy {
 		return checkpoint.Full()
 	case "selective":
 		return checkpoint.Selective()
+	case budgetMode:
+		return checkpoint.Budget()
 	}
 	return checkpoint.None()
 }
 
-// resolve makes the plan for a finished graph: the policies of its layers, and what the
-// config says by name. Whether parameters are gathered again is decided by name too, in all
-// modes, unless the lists speak of them.
-func resolve(g *graph.Graph, c Config) (*graph.Plan, error) {
+// checkpointOptions are what the config says by name. Whether parameters are gathered again is
+// decided by name too, in all modes, unless the lists speak of them.
+func checkpointOptions(c Config) checkpoint.Options {
 	o := checkpoint.Options{ForceRecompute: c.ActivationCheckpoint.ForceRecompute, Save: c.ActivationCheckpoint.Save, Rerun: c.ActivationCheckpoint.Rerun}
 	if c.Parallelism.DataParallelShardDegree > 1 && !slices.ContainsFunc(slices.Concat(o.Save, o.Rerun), namesGathered) {
 		switch c.Parallelism.FSDPReshardAfterForward {
@@ -139,11 +140,7 @@ func resolve(g *graph.Graph, c Config) (*graph.Plan, error) {
 			o.Save = append(slices.Clone(o.Save), parallel.GatheredTag)
 		}
 	}
-	plan, err := checkpoint.Resolve(g, o)
-	if err != nil {
-		return nil, fmt.Errorf("train: config: activation_checkpoint: %w", err)
-	}
-	return plan, nil
+	return o
 }
 
 // namesGathered reports whether a kind or tag means gathered parameters.

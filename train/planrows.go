@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
 )
@@ -17,12 +18,32 @@ type PlanRow struct {
 	PeakBytes int64 `json:"peak_bytes"`
 	// Size of the arena: the peak and what placement loses.
 	ArenaBytes int64 `json:"arena_bytes"`
+	// The peak and what is held beside the arena: parameters, gradients, optimizer state,
+	// tables and the copy of the state. It is what a budget bounds.
+	TotalBytes int64 `json:"total_bytes"`
 	// Host memory beside the arena that activation_checkpoint.check takes.
 	CheckBytes int64 `json:"check_bytes,omitempty"`
 	// Floating-point operations that run a second time in one optimizer step, and
 	// their share of those of its forward passes.
 	RecomputedFLOPs float64 `json:"recomputed_flops"`
 	RecomputedPct   float64 `json:"recomputed_pct"`
+	// The time of the same by the costs of operations, and its share of that of the forward
+	// passes.
+	RecomputedSeconds float64 `json:"recomputed_seconds"`
+	RecomputedTimePct float64 `json:"recomputed_time_pct"`
+	// Within is nil but in mode "budget".
+	*Within
+}
+
+// Within is how good a plan within a budget is.
+type Within struct {
+	// BudgetBytes is what TotalBytes may be.
+	BudgetBytes int64 `json:"budget_bytes"`
+	// BoundPct is a share of the time of the forward passes that the reruns of no plan
+	// within the budget undercut, as planners know (checkpoint.Planned), and GapPct what
+	// this one is above it.
+	BoundPct float64 `json:"bound_pct"`
+	GapPct   float64 `json:"gap_pct"`
 }
 
 // PlanReport compares the modes before anything is allocated or run. With several
@@ -30,7 +51,12 @@ type PlanRow struct {
 // for how many rows a rank gets shows only as it runs.
 type PlanReport struct {
 	Model Model
-	Rows  []PlanRow // in the order none, selective, full
+	// Rows in the order none, selective, full, the config's own budget, other budgets.
+	Rows []PlanRow
+	// Costs tells where the costs of operations are from.
+	Costs string
+	// Own is the index in Rows of what the config asks for.
+	Own int
 	// PersistentBytes are held beside the arena in every mode: parameters,
 	// gradients, optimizer state and tables.
 	PersistentBytes int64
@@ -45,61 +71,173 @@ type PlanReport struct {
 	Program *graph.Program
 }
 
-// PlanReportFor builds and compiles the Programs of a config under every mode. It
-// allocates none of their memory, so it works for models of any size.
+// PlanReportFor builds and compiles the Programs of a config under every mode, and under
+// budgets between what mode "none" takes and the least. It allocates none of their memory, so
+// it works for models of any size.
 func PlanReportFor(c Config, o Options) (*PlanReport, error) {
-	r, err := planReport(c, o)
+	m, r, err := planModes(c, o)
+	if err == nil {
+		defer m.close()
+		err = m.sweep(r)
+	}
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
 	return r, nil
 }
 
-func planReport(c Config, o Options) (*PlanReport, error) {
+// planMaker makes the rows of a report.
+type planMaker struct {
+	config  Config
+	options Options
+	device  device.Device
+	own     bool // the device is closed with the maker
+	budget  *budget
+}
+
+// planModes reports on every mode without a budget, and on the config's own.
+func planModes(c Config, o Options) (*planMaker, *PlanReport, error) {
 	if err := c.Validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	dev := o.Device
-	if dev == nil {
+	m := &planMaker{config: c, options: o, device: o.Device}
+	if m.device == nil {
 		own, err := cpu.New(cpu.Options{Workers: c.Training.Threads})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		defer own.Close()
-		dev = own
+		m.device, m.own = own, true
 	}
 	r := &PlanReport{}
+	costs, err := o.reportedCosts(m.device, newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))
+	if err == nil {
+		r.Costs, m.budget = costs.from, newBudget(0, costs)
+		err = m.modes(r)
+	}
+	if err != nil {
+		m.close()
+	}
+	return m, r, err
+}
+
+func (m *planMaker) close() {
+	if m.own {
+		m.device.Close()
+	}
+}
+
+func (m *planMaker) modes(r *PlanReport) error {
 	for _, mode := range []string{"none", "selective", "full"} {
-		of := c
-		of.ActivationCheckpoint.Mode = mode
-		connected, err := newLayout(c.Parallelism).localEnds(o.Link)
-		if err != nil {
-			return nil, err
-		}
-		store := newStore(dev, c, 0, connected[0])
-		compiler, err := newCompiler(of, o, store, connected[0])
-		if err != nil {
-			return nil, err
-		}
-		p, _, err := compiler.compile()
-		if err != nil {
-			return nil, err
-		}
-		u := p.usage(of.Training.Microbatches())
-		r.Model, r.PersistentBytes = compiler.model, store.Bytes()
-		if c.State.Enable {
-			s := newShards([]*rank{{store: store}}, newLayout(c.Parallelism), c.Parallelism.Backend == localBackend)
-			r.StateCopyBytes = s.stagingBytes(c.State.async())
-		}
-		r.Rows = append(r.Rows, PlanRow{mode, u.savedBytes, u.peakBytes, u.arenaBytes, u.checkBytes, u.recomputedFLOPs, u.recomputedPct()})
-		if mode == c.ActivationCheckpoint.Mode {
-			r.Program, r.Explanation = p.first, checkpoint.Explain(p.first.Graph, p.first.Plan)
+		if err := m.row(r, mode, 0); err != nil {
+			return err
 		}
 	}
-	if len(r.Rows) == 0 {
-		return nil, errors.New("train: no modes")
+	if m.config.ActivationCheckpoint.Mode != budgetMode {
+		return nil
 	}
-	return r, nil
+	bytes, err := m.config.ActivationCheckpoint.MemoryBudget.rank(m.options.availableMemory(), newLayout(m.config.Parallelism).ranks())
+	if err != nil {
+		return err
+	}
+	return m.row(r, budgetMode, bytes)
+}
+
+// sweepPercent are the budgets of a report, in percent of what mode "none" holds more than the least.
+var sweepPercent = []int64{75, 50, 25, 10, 0}
+
+// sweep reports on budgets between none and the least.
+func (m *planMaker) sweep(r *PlanReport) error {
+	c, err := m.compiler(budgetMode, 0)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.compile()
+	var infeasible *BudgetError // nothing is not enough
+	if !errors.As(err, &infeasible) {
+		return err
+	}
+	least, none := infeasible.SmallestBytes, r.Rows[0].TotalBytes
+	for _, percent := range sweepPercent {
+		if err := m.row(r, budgetMode, least+(none-least)*percent/100); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compiler of the first rank under a mode, and within so many bytes if that is a budget.
+func (m *planMaker) compiler(mode string, bytes int64) (*compiler, error) {
+	c := m.config
+	c.ActivationCheckpoint.Mode = mode
+	connected, err := newLayout(c.Parallelism).localEnds(m.options.Link)
+	if err != nil {
+		return nil, err
+	}
+	of, err := newCompiler(c, m.options, newStore(m.device, c, 0, connected[0]), connected[0])
+	if err == nil && mode == budgetMode {
+		of.budget = m.budget
+		of.budget.bytes = bytes
+	}
+	return of, err
+}
+
+// row adds one to the report. The first of the config's own mode is what the config asks for.
+func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
+	c, err := m.compiler(mode, bytes)
+	if err != nil {
+		return err
+	}
+	p, _, err := c.compile()
+	if err != nil {
+		return err
+	}
+	held := c.beside()
+	r.Model, r.PersistentBytes, r.StateCopyBytes = c.model, held.persistent, held.stateCopy
+	microbatches := m.config.Training.Microbatches()
+	u, t := p.usage(microbatches), p.times(microbatches, m.budget.costs)
+	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, CheckBytes: u.checkBytes,
+		RecomputedFLOPs: u.recomputedFLOPs, RecomputedPct: u.recomputedPct(), RecomputedSeconds: float64(t.reruns) / 1e9, RecomputedTimePct: t.percent(t.reruns)}
+	if mode == budgetMode {
+		row.Within = &Within{BudgetBytes: bytes, BoundPct: t.percent(t.bound), GapPct: t.percent(t.reruns - t.bound)}
+	}
+	r.Rows = append(r.Rows, row)
+	if r.Program == nil && mode == m.config.ActivationCheckpoint.Mode {
+		r.Own, r.Program = len(r.Rows)-1, p.first
+		r.Explanation = checkpoint.Explain(p.first.Graph, p.first.Plan)
+	}
+	return nil
+}
+
+// times are what the passes of an optimizer step cost, in nanoseconds.
+type times struct{ forward, reruns, bound int64 }
+
+func (p *programs) times(microbatches int, costs checkpoint.Costs) times {
+	var t times
+	for _, q := range p.all() {
+		if !p.trains(q) {
+			continue
+		}
+		n := int64(p.stepCount(q, microbatches))
+		t.bound += n * p.bounds[q]
+		for _, s := range q.Steps {
+			switch {
+			case s.Kind == graph.Wait:
+			case s.Pass() == graph.ForwardPass:
+				t.forward += n * costs.Nanoseconds(s.Node)
+			case s.Pass() == graph.RerunPass:
+				t.reruns += n * costs.Nanoseconds(s.Node)
+			}
+		}
+	}
+	return t
+}
+
+// percent of the forward pass.
+func (t times) percent(nanoseconds int64) float64 {
+	if t.forward == 0 {
+		return 0
+	}
+	return 100 * float64(nanoseconds) / float64(t.forward)
 }
 
 // usage is what the Programs of a run need: memory at the most, and operations of

@@ -28,6 +28,9 @@ type programs struct {
 	evaluate *graph.Program
 	// check is how closely reruns are compared.
 	check graph.CheckLevel
+	// bounds are what no plan of a Program within its budget undercuts, in nanoseconds of
+	// reruns; empty without a budget.
+	bounds map[*graph.Program]int64
 }
 
 // all lists the Programs that are there, in the order in which a step runs them.
@@ -70,10 +73,12 @@ type compiler struct {
 	loss Loss
 	// optimizer of every parameter in place of those the config names, or nil.
 	optimizer Optimizer
+	// budget to plan within; nil unless that is the mode.
+	budget *budget
 }
 
 func (c *compiler) compile() (*programs, []string, error) {
-	p := &programs{}
+	p := &programs{bounds: map[*graph.Program]int64{}}
 	var warnings []string
 	var parameters []*graph.Variable
 	var err error
@@ -82,28 +87,46 @@ func (c *compiler) compile() (*programs, []string, error) {
 	}
 	n := c.config.Training.Microbatches()
 	ranks := c.ends.data != nil
-	if p.first, parameters, warnings, err = c.accumulate(false, ranks && n == 1); err != nil {
+	graphs, into := make([]*graph.Graph, 1), []**graph.Program{&p.first}
+	if graphs[0], parameters, warnings, err = c.accumulate(false, ranks && n == 1); err != nil {
 		return nil, nil, err
 	}
+	further := func(program **graph.Program, reduce bool) {
+		var g *graph.Graph
+		if g, _, _, err = c.accumulate(true, reduce); err == nil {
+			graphs, into = append(graphs, g), append(into, program)
+		}
+	}
 	if n > 2 || n == 2 && !ranks {
-		if p.more, _, _, err = c.accumulate(true, false); err != nil {
+		if further(&p.more, false); err != nil {
 			return nil, nil, err
 		}
 	}
 	if n > 1 && ranks {
-		if p.last, _, _, err = c.accumulate(true, true); err != nil {
+		if further(&p.last, true); err != nil {
 			return nil, nil, err
 		}
 	}
 	if p.norm, err = c.norm(parameters); err != nil {
 		return nil, nil, err
 	}
-	if p.update, p.rates, err = c.update(parameters, p.first.Graph); err != nil {
+	if p.update, p.rates, err = c.update(parameters, graphs[0]); err != nil {
 		return nil, nil, err
 	}
 	if c.config.Validation.Enable {
 		if p.evaluate, err = c.evaluate(); err != nil {
 			return nil, nil, err
+		}
+	}
+	// What is left of a budget is known now that every variable is.
+	planned, bounds, err := c.plan(graphs, p.all())
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, q := range planned {
+		*into[i] = q
+		if c.budget != nil {
+			p.bounds[q] = bounds[i]
 		}
 	}
 	return p, warnings, nil
@@ -112,7 +135,7 @@ func (c *compiler) compile() (*programs, []string, error) {
 // accumulate is forward and backward of one microbatch. The first of a step
 // overwrites the gradients, which the compiler then computes right where they
 // belong; further ones add. With reduce the gradients are summed over the ranks.
-func (c *compiler) accumulate(add, reduce bool) (*graph.Program, []*graph.Variable, []string, error) {
+func (c *compiler) accumulate(add, reduce bool) (*graph.Graph, []*graph.Variable, []string, error) {
 	b := graph.New(c.store)
 	c.model.Build(b, c.inputs(b, true), policies(c.config.ActivationCheckpoint))
 	values := b.Parameters()
@@ -132,15 +155,7 @@ func (c *compiler) accumulate(add, reduce bool) (*graph.Program, []*graph.Variab
 		c.reduce(b, parameters)
 	}
 	g, err := b.Graph()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	plan, err := resolve(g, c.config)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	p, err := graph.Compile(g, graph.CompileOptions{Plan: plan})
-	return p, parameters, b.Warnings(), err
+	return g, parameters, b.Warnings(), err
 }
 
 func (c *compiler) inputs(b *graph.Builder, training bool) Inputs {

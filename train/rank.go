@@ -67,6 +67,7 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 	if err != nil {
 		return nil, err
 	}
+	c.budget = t.budget
 	r.model = c.model
 	r.programs, r.warnings, err = c.compile()
 	return r, err

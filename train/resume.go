@@ -62,6 +62,9 @@ func (t *Trainer) stateMeta() (StateMeta, error) {
 
 // start loads the run's newest state or, if it has none, what it is to start from.
 func (t *Trainer) start() error {
+	if t.options.initial {
+		return nil
+	}
 	resumed, err := t.resume()
 	if err != nil || resumed || t.config.State.InitialLoadPath == "" {
 		return err

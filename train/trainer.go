@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
@@ -38,6 +39,13 @@ type Options struct {
 	Device device.Device
 	// Link between ranks of one process, for experiments; the zero value is their memory.
 	Link local.Link
+	// Costs of running operations again that activation_checkpoint.mode "budget" and plan
+	// reports reckon with, the same on all ranks. nil has a run in that mode measure them;
+	// a plan report takes what was measured on this machine, or checkpoint.DefaultCosts.
+	Costs checkpoint.Costs
+	// CostFolder is where measured costs are kept; empty is lethe/costs in the user's folder
+	// of caches.
+	CostFolder string
 	// Hooks are called by Run.
 	Hooks []Hook
 	// World is MPI where the program has started it, for parallelism.backend "mpi". nil has
@@ -47,6 +55,8 @@ type Options struct {
 	// process helps. nil leaves it at that.
 	Stuck func(error)
 
+	// initial has a run begin with initial values, whatever states there are.
+	initial bool
 	// terminalWidth makes Log a terminal of that width, for tests.
 	terminalWidth func() int
 	// perRank puts something between a rank and the device.
@@ -74,11 +84,13 @@ type Trainer struct {
 	data    *dataset
 	layout  layout
 	world   *world  // nil before the ranks have met
+	budget  *budget // that the ranks plan within; nil unless that is the mode
 	ranks   []*rank // those of this process
 	shards  *shards
 	saving  *Saving // the state that is being written, or was
 
 	schedule Schedule
+	costNote string   // how the costs of the budget came about
 	warnings []string // doubts about the config and the model
 	step     int      // optimizer steps done
 	saved    int      // step of the newest state on disk, −1 if there is none
@@ -128,6 +140,9 @@ func (t *Trainer) open(ctx context.Context) error {
 		t.options.Log = io.Discard
 	}
 	if err := t.openData(ctx); err != nil {
+		return &ConfigError{err}
+	}
+	if err := t.openBudget(ctx); err != nil {
 		return &ConfigError{err}
 	}
 	if err := t.openRanks(ctx); err != nil {
@@ -184,7 +199,7 @@ func (t *Trainer) openRanks(ctx context.Context) error {
 	}
 	var doubts []string
 	t.schedule, doubts = NewSchedule(t.config.LRScheduler, t.config.Training.Steps)
-	t.warnings = append(doubts, first.warnings...)
+	t.warnings = append(t.warnings, append(doubts, first.warnings...)...)
 	return nil
 }
 
@@ -303,13 +318,15 @@ func (t *Trainer) makeStep(ctx context.Context) (StepResult, error) {
 
 // together runs f for every rank of this process at once and returns the error that came
 // first in the order of blame: that of a rank itself before those of ranks that waited for it.
-func (t *Trainer) together(f func(r *rank) error) error {
-	if len(t.ranks) == 1 {
-		return t.ranks[0].fail(f(t.ranks[0]))
+func (t *Trainer) together(f func(r *rank) error) error { return together(t.ranks, f) }
+
+func together(ranks []*rank, f func(r *rank) error) error {
+	if len(ranks) == 1 {
+		return ranks[0].fail(f(ranks[0]))
 	}
-	errs := make([]error, len(t.ranks))
+	errs := make([]error, len(ranks))
 	var running sync.WaitGroup
-	for i, r := range t.ranks {
+	for i, r := range ranks {
 		running.Go(func() { errs[i] = r.fail(f(r)) })
 	}
 	running.Wait()

@@ -53,6 +53,7 @@ func TestTrainAndCompare(t *testing.T) {
 }
 
 func TestPlanJSON(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	code, out, stderr := lethe("plan", "--config=../../configs/llama3_debug.toml", "--json")
 	if code != exitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %s", code, stderr)
@@ -64,24 +65,67 @@ func TestPlanJSON(t *testing.T) {
 			t.Fatalf("%v in %s", err, line)
 		}
 		modes = append(modes, row["mode"].(string))
-		for _, key := range []string{"saved_bytes", "peak_bytes", "arena_bytes", "recomputed_flops", "recomputed_pct"} {
+		keys := []string{"saved_bytes", "peak_bytes", "arena_bytes", "total_bytes", "recomputed_flops", "recomputed_pct", "recomputed_seconds", "recomputed_time_pct"}
+		if row["mode"] == "budget" {
+			keys = append(keys, "budget_bytes", "bound_pct", "gap_pct")
+			if row["total_bytes"].(float64) > row["budget_bytes"].(float64) {
+				t.Errorf("a budget is not kept: %s", line)
+			}
+		}
+		for _, key := range keys {
 			if _, ok := row[key].(float64); !ok {
 				t.Errorf("%s: no number %q", row["mode"], key)
 			}
 		}
-		if len(row) != 6 {
-			t.Errorf("%d keys, want 6: %s", len(row), line)
+		if len(row) != 1+len(keys) {
+			t.Errorf("%d keys, want %d: %s", len(row), 1+len(keys), line)
 		}
 	}
-	if strings.Join(modes, " ") != "none selective full" {
+	if strings.Join(modes, " ") != "none selective full"+strings.Repeat(" budget", 5) {
 		t.Errorf("modes %v", modes)
 	}
 }
 
+// A run within a budget keeps what it has measured, and reports reckon with that, or with a
+// table that is named.
+func TestPlanWithCosts(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	within := []string{"--activation_checkpoint.mode=budget", "--activation_checkpoint.memory_budget=20MiB"}
+	train := smallRun(t.TempDir(), within...)
+	if code, out, err := lethe(train...); code != exitDone || err != "" || !strings.Contains(out, "operations timed in") {
+		t.Fatalf("code %d, stderr %q, stdout\n%s", code, err, out)
+	}
+	tables, err := filepath.Glob(filepath.Join(cache, "lethe", "costs", "*.json"))
+	if err != nil || len(tables) != 1 {
+		t.Fatal(tables, err)
+	}
+	plan := append([]string{"plan"}, train[1:]...)
+	code, kept, stderr := lethe(plan...)
+	if code != exitDone || !strings.Contains(kept, "costs of operations: "+tables[0]) || !strings.Contains(kept, "*budget") {
+		t.Errorf("code %d, %s, %s", code, stderr, kept)
+	}
+	moved := filepath.Join(t.TempDir(), "costs.json")
+	if err := os.Rename(tables[0], moved); err != nil {
+		t.Fatal(err)
+	}
+	code, given, stderr := lethe(append(plan, "--costs", moved)...)
+	if code != exitDone || strings.ReplaceAll(given, "the given table", tables[0]) != kept {
+		t.Errorf("code %d, %s, %s", code, stderr, given)
+	}
+	if err := os.Truncate(moved, 99); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := lethe(append(plan, "--costs", moved)...); code != exitUsage || !strings.Contains(stderr, "costs.json: checkpoint: cost table: ") {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+}
+
 func TestPlanTableAndExplanation(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const config = "--config=../../configs/llama3_debug.toml"
 	code, out, _ := lethe("plan", config)
-	if code != exitDone || !strings.Contains(out, "6163712 parameters") || !strings.Contains(out, "*selective") {
+	if code != exitDone || !strings.Contains(out, "6163712 parameters") || !strings.Contains(out, "*selective") || !strings.Contains(out, "costs of operations: estimates") {
 		t.Errorf("code %d, %s", code, out)
 	}
 	code, out, _ = lethe("plan", config, "--explain", "layers.5.attention")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/lethe-go/lethe/internal/atomicfile"
@@ -13,16 +14,29 @@ import (
 
 var planCommand = command{
 	name:  "plan",
-	usage: "--config FILE [--json | --html FILE | --explain NAME | --measure] [--cluster SPEC] [--section.key=value …]",
-	about: "compare memory and recomputation of every mode, without running a step",
+	usage: "--config FILE [--costs FILE] [--json | --html FILE | --explain NAME | --measure] [--cluster SPEC] [--section.key=value …]",
+	about: "compare memory and recomputation of every mode and of budgets, without running a step",
 	details: `Builds and compiles the Programs of the config under each activation
 checkpointing mode. Nothing is allocated, so the model may be of any size.
 
   saved_bytes       carried over from forward to backward of one microbatch
   peak_bytes        most bytes alive in the arena at one time
   arena_bytes       size of the arena: the peak and what placement loses
+  total_bytes       the peak and what is held beside the arena in every mode
   recomputed_flops  operations that run a second time in one optimizer step
   recomputed_pct    their share of the forward passes, in percent
+  recomputed_seconds, recomputed_time_pct
+                    the same of time, by the costs of operations
+  budget_bytes      what total_bytes may be at most
+  bound_pct         the time that no plan within the budget undercuts, in percent of the
+                    forward passes, under any schedule that runs backward after the loss
+  gap_pct           what the plan takes beyond that
+
+The budgets lie 75, 50, 25, 10 and 0 percent of the way from the smallest plan to none;
+activation_checkpoint.mode="budget" adds the config's own. Costs of operations are those
+that a run in that mode has measured on this machine, in its table in the user's folder of
+caches, or of --costs FILE, such a table from anywhere; where there is neither, estimates.
+The same table gives the same plans on every machine.
 
 --json prints one JSON object a row with these keys. --explain NAME tells what
 becomes of each forward value whose fully qualified name the pattern matches under
@@ -51,10 +65,12 @@ Examples:
 }
 
 func runPlan(ctx context.Context, args []string, s streams) (int, error) {
-	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain", "html", "cluster"})
+	a, err := parseConfigArgs(args, []string{"json", "measure"}, []string{"explain", "html", "cluster", "costs"})
 	if err != nil {
 		return 0, err
 	}
+	costs, given := a.flags["costs"]
+	delete(a.flags, "costs")
 	name, explain := a.flags["explain"]
 	_, asJSON := a.flags["json"]
 	_, measure := a.flags["measure"]
@@ -70,10 +86,16 @@ func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 	if ofCluster {
 		return exitDone, planCluster(s.out, c, cluster, asJSON)
 	}
-	if measure {
-		return measurePlan(ctx, s.out, c)
+	var o train.Options
+	if given {
+		if o.Costs, err = train.LoadCosts(costs); err != nil {
+			return 0, &train.ConfigError{Err: err}
+		}
 	}
-	r, err := train.PlanReportFor(c, train.Options{})
+	if measure {
+		return measurePlan(ctx, s.out, c, o)
+	}
+	r, err := train.PlanReportFor(c, o)
 	if err != nil {
 		return 0, err
 	}
@@ -114,15 +136,19 @@ func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 	if r.StateCopyBytes > 0 {
 		fmt.Fprintf(out, "%d bytes hold the copy of the state while it is written (state.async_mode)\n", r.StateCopyBytes)
 	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "costs of operations: %s\n\n", r.Costs)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "mode\tsaved_bytes\tpeak_bytes\tarena_bytes\trecomputed_flops\trecomputed_pct\t")
-	for _, row := range r.Rows {
-		mark := ""
-		if row.Mode == c.ActivationCheckpoint.Mode {
+	fmt.Fprintln(w, "mode\tbudget_bytes\tsaved_bytes\tpeak_bytes\tarena_bytes\ttotal_bytes\trecomputed_flops\trecomputed_pct\trecomputed_seconds\trecomputed_time_pct\tbound_pct\tgap_pct\t")
+	for i, row := range r.Rows {
+		mark, budget, bound := "", "", "\t"
+		if i == r.Own {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%.4g\t%.2f\t\n", mark, row.Mode, row.SavedBytes, row.PeakBytes, row.ArenaBytes, row.RecomputedFLOPs, row.RecomputedPct)
+		if w := row.Within; w != nil {
+			budget, bound = fmt.Sprint(w.BudgetBytes), fmt.Sprintf("%.2f\t%.2f", w.BoundPct, w.GapPct)
+		}
+		fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%d\t%.4g\t%.2f\t%.4g\t%.2f\t%s\t\n", mark, row.Mode, budget, row.SavedBytes, row.PeakBytes, row.ArenaBytes, row.TotalBytes,
+			row.RecomputedFLOPs, row.RecomputedPct, row.RecomputedSeconds, row.RecomputedTimePct, bound)
 	}
 	w.Flush()
 	_, err := fmt.Fprintln(out, "\n* is the mode of this config")
@@ -130,12 +156,16 @@ func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 }
 
 // measurePlan prints predicted and measured peaks. It fails if one is not the other.
-func measurePlan(ctx context.Context, out io.Writer, c train.Config) (int, error) {
+func measurePlan(ctx context.Context, out io.Writer, c train.Config, o train.Options) (int, error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "mode\trank\tprogram\tpredicted_bytes\tmeasured_bytes\tpoisoned\t")
 	code := exitDone
-	for _, mode := range []string{"none", "selective", "full"} {
-		all, err := train.MeasurePeaks(ctx, c, mode, train.Options{})
+	modes := []string{"none", "selective", "full"}
+	if own := c.ActivationCheckpoint.Mode; !slices.Contains(modes, own) {
+		modes = append(modes, own)
+	}
+	for _, mode := range modes {
+		all, err := train.MeasurePeaks(ctx, c, mode, o)
 		if err != nil {
 			return 0, err
 		}

@@ -136,8 +136,11 @@ func flow(text string) string {
 
 // kind is what TOML calls the type.
 func kind(t reflect.Type) string {
-	if t == reflect.TypeFor[train.Duration]() {
+	switch t {
+	case reflect.TypeFor[train.Duration]():
 		return "duration"
+	case reflect.TypeFor[train.MemoryBudget]():
+		return "bytes or fraction"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
