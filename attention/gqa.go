@@ -13,7 +13,8 @@ import (
 //
 // Parameters have torchtitan's names: wq.weight [Heads·HeadDim, D], wk.weight and
 // wv.weight [KVHeads·HeadDim, D], wo.weight [D, Heads·HeadDim], and with QKNorm
-// q_norm.weight and k_norm.weight [HeadDim].
+// q_norm.weight and k_norm.weight [HeadDim]. Ranks may share the heads: a Store's Layout gives
+// each rank some rows of the first three and the same columns of wo.
 type GQA struct {
 	Heads   int
 	KVHeads int // 0 means Heads
@@ -40,6 +41,7 @@ func (c GQA) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if b.Err() != nil || x.Node() == nil {
 		return b.Fail("gqa: the input is absent (graph.None) or of a graph that failed")
 	}
+	x = b.Enter(x)
 	if err := c.complete(x); err != nil {
 		return b.Fail("gqa: %v", err)
 	}
@@ -48,8 +50,8 @@ func (c GQA) Build(b *graph.Builder, x graph.Value) graph.Value {
 	v := c.project(b, "v", x, c.KVHeads, false)
 	q, k = c.RoPE.Rotate(b, q, c.Positions), c.RoPE.Rotate(b, k, c.Positions)
 	out := c.attend(b, q, k, v)
-	out = graph.Reshape(out, x.Dim(0), x.Dim(1), c.Heads*c.HeadDim)
-	return nn.Linear(b.Scope("wo"), out, x.Dim(2), c.OutputInit)
+	out = graph.Reshape(out, x.Dim(0), x.Dim(1), out.Dim(2)*c.HeadDim)
+	return b.Leave(nn.LinearFrom(b.Scope("wo"), out, c.Heads*c.HeadDim, x.Dim(2), c.OutputInit))
 }
 
 func (c *GQA) attend(b *graph.Builder, q, k, v graph.Value) graph.Value {
@@ -85,10 +87,11 @@ func (c *GQA) complete(x graph.Value) error {
 	return c.Mask.check(x.Dim(0), x.Dim(1))
 }
 
-// project returns one of the queries, keys and values: [B, T, heads, HeadDim].
+// project returns one of the queries, keys and values: [B, T, heads, HeadDim], of which this
+// rank may have a part of the heads.
 func (c *GQA) project(b *graph.Builder, letter string, x graph.Value, heads int, norm bool) graph.Value {
 	y := nn.Linear(b.Scope("w"+letter), x, heads*c.HeadDim, c.Init)
-	y = graph.Reshape(y, x.Dim(0), x.Dim(1), heads, c.HeadDim)
+	y = splitHeads(y, c.HeadDim)
 	if norm {
 		y = nn.RMSNorm(b.Scope(letter+"_norm"), y, c.NormEpsilon)
 	}

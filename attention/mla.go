@@ -17,7 +17,9 @@ import (
 // Parameters have torchtitan's names: wq.weight [Heads·(NoPEDims+RoPEDims), D], or with
 // QLoRA wq_a.weight [QLoRA, D], q_norm.weight and wq_b.weight; wkv_a.weight
 // [KVLoRA+RoPEDims, D], kv_norm.weight [KVLoRA], wkv_b.weight
-// [Heads·(NoPEDims+ValueDim), KVLoRA] and wo.weight [D, Heads·ValueDim].
+// [Heads·(NoPEDims+ValueDim), KVLoRA] and wo.weight [D, Heads·ValueDim]. Ranks may share the
+// heads: a Store's Layout gives each rank some rows of wq or wq_b and of wkv_b, and the same
+// columns of wo, while latent vectors are whole on every rank.
 type MLA struct {
 	Heads int
 	// QLoRA is the width of the queries' latent vector; 0 projects directly.
@@ -50,12 +52,13 @@ func (c MLA) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if b.Err() != nil || x.Node() == nil {
 		return b.Fail("mla: the input is absent (graph.None) or of a graph that failed")
 	}
+	x = b.Enter(x)
 	if err := c.check(x); err != nil {
 		return b.Fail("mla: %v", err)
 	}
 	batch, tokens := x.Dim(0), x.Dim(1)
 	c.RoPE = c.Cache.rope(c.RoPE)
-	q := graph.Reshape(c.queries(b, x), batch, tokens, c.Heads, c.NoPEDims+c.RoPEDims)
+	q := splitHeads(c.queries(b, x), c.NoPEDims+c.RoPEDims)
 	q = c.RoPE.rotateBehind(b, q, c.Positions, c.NoPEDims)
 
 	latent, pe := split(b, nn.Linear(b.Scope("wkv_a"), x, c.KVLoRA+c.RoPEDims, c.Init), c.KVLoRA)
@@ -65,15 +68,21 @@ func (c MLA) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if c.Cache != nil {
 		attend = c.absorbed
 	}
-	y := graph.Reshape(attend(b, q, latent, pe), batch, tokens, c.Heads*c.ValueDim)
-	return nn.Linear(b.Scope("wo"), y, x.Dim(2), c.OutputInit)
+	y := attend(b, q, latent, pe)
+	y = graph.Reshape(y, batch, tokens, y.Dim(2)*c.ValueDim)
+	return b.Leave(nn.LinearFrom(b.Scope("wo"), y, c.Heads*c.ValueDim, x.Dim(2), c.OutputInit))
+}
+
+// splitHeads divides x [B, T, heads·width] into the heads, of which this rank may have a part.
+func splitHeads(x graph.Value, width int) graph.Value {
+	return graph.Reshape(x, x.Dim(0), x.Dim(1), x.Dim(2)/width, width)
 }
 
 // expanded makes keys and values of every head from the latent [B, T, KVLoRA] and pe
 // [B, T, 1, RoPEDims], and returns the attention of q to them: [B, T, H, ValueDim].
 func (c *MLA) expanded(b *graph.Builder, q, latent, pe graph.Value) graph.Value {
-	kv := nn.Linear(b.Scope("wkv_b"), latent, c.Heads*(c.NoPEDims+c.ValueDim), c.Init)
-	kv = graph.Reshape(kv, latent.Dim(0), latent.Dim(1), c.Heads, c.NoPEDims+c.ValueDim)
+	width := c.NoPEDims + c.ValueDim
+	kv := splitHeads(nn.Linear(b.Scope("wkv_b"), latent, c.Heads*width, c.Init), width)
 	out := b.ApplyAll(keyValue{nope: c.NoPEDims}, kv, pe)
 	return Fused(b, q, out[0], out[1], c.Mask, c.scale())
 }

@@ -143,7 +143,7 @@ func group(kind string) string {
 	switch {
 	case strings.Contains(kind, "matmul"):
 		return "matrix products"
-	case kind == "output_loss":
+	case strings.HasPrefix(kind, "output_"):
 		return "output and loss"
 	case strings.HasPrefix(kind, "attention"):
 		return "attention"

@@ -83,12 +83,13 @@ type Kernels interface {
 	RoPE(dst, x, cos, sin, positions Tensor, layout RoPELayout, inverse bool)
 
 	// Embedding computes dst[i, :] = table[ids[i], :]; table [V, D], ids int32 of
-	// any shape, dst that shape plus D. An id outside [0, V) is an error.
-	Embedding(dst, table, ids Tensor)
+	// any shape, dst that shape plus D. Ids whose rows are in another part of the table
+	// give zeros; one that is in none, outside [0, V) of the whole, is an error.
+	Embedding(dst, table, ids Tensor, part Part)
 
 	// EmbeddingBackward computes dtable[v, :] = Σ_{i: ids[i]=v} dy[i, :], summed in
-	// the order of i.
-	EmbeddingBackward(dtable, ids, dy Tensor)
+	// the order of i, for the rows of a part.
+	EmbeddingBackward(dtable, ids, dy Tensor, part Part)
 
 	// Attention computes out = softmax(scale · q·kᵀ + mask) · v without ever
 	// holding the scores, and lse, the log of each softmax's denominator (natural,
@@ -110,6 +111,15 @@ type Kernels interface {
 	// softmax(logits[i]) − onehot(labels[i]), 0 for ignored rows. Another label
 	// outside [0, V) is an error.
 	CrossEntropy(loss, logits, labels Tensor, ignore int32, grad bool)
+
+	// LogSumExp computes dst[i] = log Σ exp(x[i]) for x [rows, n]: −Inf if n is 0.
+	LogSumExp(dst, x Tensor)
+
+	// CrossEntropyPart is CrossEntropy for a part of the columns of logits, whose rows may
+	// lie apart and whose logsumexp over all columns is lse [rows]. The loss of a row is that of CrossEntropy
+	// where the column of its label is in the part and 0 elsewhere, so that the losses
+	// of all parts add up to it.
+	CrossEntropyPart(loss, logits, labels, lse Tensor, part Part, ignore int32, grad bool)
 
 	// Dropout computes dst = x / (1−p) where the draw of the element is ≥ p and 0
 	// elsewhere. The same draw in backward gives the gradient.
@@ -147,6 +157,18 @@ type Kernels interface {
 	// kernel can express is added. Where the host cannot reach device memory it is
 	// an error.
 	Call(f Function, out, in []Tensor)
+}
+
+// Part says that a tensor holds rows of a table, or columns of a matrix, from First on of
+// Whole. The zero Part is the whole.
+type Part struct{ First, Whole int }
+
+// Of is the number that the whole has, where a tensor has n.
+func (p Part) Of(n int) int {
+	if p.Whole == 0 {
+		return n
+	}
+	return p.Whole
 }
 
 // Function is Go code that runs as a kernel.

@@ -46,6 +46,7 @@ func (b *Builder) ApplyAll(op Op, in ...Value) []Value {
 		return []Value{v, v, v, v}
 	}
 	a.out = out
+	parts := b.carried(in, out)
 	node, err := b.core.add(a, kids)
 	if err != nil {
 		v := b.Fail("%s: %v", op.Kind(), err)
@@ -53,6 +54,7 @@ func (b *Builder) ApplyAll(op Op, in ...Value) []Value {
 	}
 	m := b.core.newMeta(b.scope, b.callName(op.Kind()))
 	m.spec, m.specs = out[0], out
+	m.part = parts[0]
 	b.core.metas[node.ID()] = m
 	if op.Effects().Has(SideEffect) || isMutator(op) {
 		b.core.effects = append(b.core.effects, node)
@@ -60,7 +62,19 @@ func (b *Builder) ApplyAll(op Op, in ...Value) []Value {
 	if len(out) == 1 {
 		return []Value{{b.core, node}}
 	}
-	return b.selectAll(node, m)
+	return b.selectAll(node, m, parts)
+}
+
+// carried gives for each output the part that it holds of what the first input is a part of.
+func (b *Builder) carried(in []Value, out []device.Spec) []Part {
+	parts := make([]Part, len(out))
+	if len(in) == 0 || b.core.phase != Forward {
+		return parts
+	}
+	for i := range out {
+		parts[i] = in[0].Part().carries(in[0].Spec(), out[i])
+	}
+	return parts
 }
 
 func isMutator(op Op) bool {
@@ -80,7 +94,7 @@ func (b *Builder) callName(kind string) string {
 	return fmt.Sprintf("%s:%d", name, n)
 }
 
-func (b *Builder) selectAll(node *gorgonia.Node, m *meta) []Value {
+func (b *Builder) selectAll(node *gorgonia.Node, m *meta, parts []Part) []Value {
 	values := make([]Value, len(m.specs))
 	for i, s := range m.specs {
 		n, err := b.core.add(&selected{index: i, spec: s}, gorgonia.Nodes{node})
@@ -89,7 +103,7 @@ func (b *Builder) selectAll(node *gorgonia.Node, m *meta) []Value {
 			continue
 		}
 		sm := *m
-		sm.spec, sm.specs, sm.tags = s, nil, nil
+		sm.spec, sm.specs, sm.tags, sm.part = s, nil, nil, parts[i]
 		b.core.metas[n.ID()] = &sm
 		values[i] = Value{b.core, n}
 	}

@@ -64,6 +64,7 @@ type meta struct {
 	origin  *gorgonia.Node
 	source  string
 	tags    []string
+	part    Part
 	binding *Variable // parameter or state
 	input   bool
 	commit  bool // runs after the losses were found finite

@@ -2,10 +2,10 @@ package graph
 
 // Layout places parameters on ranks.
 type Layout interface {
-	// Place returns the shape of this rank's part of a parameter and where the
-	// part begins in the whole. The part may reach beyond the last row of the whole, so
-	// that all ranks have as many rows: what lies behind is padding.
-	Place(name string, global []int) (shape, offset []int)
+	// Place returns the shape of this rank's part of a parameter and where the part begins
+	// in the whole. So that all ranks have as many rows, the last rows of a part may be
+	// padding, which belongs to no rank.
+	Place(name string, global []int) (shape, offset []int, padding int)
 }
 
 // Assembler is a Layout in which a model computes with more of a parameter than its
@@ -19,12 +19,6 @@ type Assembler interface {
 	Assemble(b *Builder, parameter *Variable, part Value) Value
 }
 
-// Padding is the number of rows at the end of this rank's part that lie behind the end of
-// the whole. They are zero at first and belong to no saved state.
-func (v *Variable) Padding() int {
-	if len(v.Global) == 0 {
-		return 0
-	}
-	rows := v.Spec.Shape[0]
-	return min(rows, max(0, v.Offset[0]+rows-v.Global[0]))
-}
+// Padding is the number of rows at the end of this rank's part that are not of the whole. They
+// are zero at first and belong to no saved state.
+func (v *Variable) Padding() int { return v.padding }

@@ -73,11 +73,12 @@ type Variable struct {
 	Kind VariableKind
 	Spec device.Spec // of this rank's part
 	Init Initializer
-	// Global is the shape of the whole, and Offset where this rank's part begins. Rows of
-	// the part that lie behind the end of the whole are padding, see Padding.
+	// Global is the shape of the whole, and Offset where this rank's part begins. The last
+	// rows of the part may be padding, see Padding.
 	Global, Offset []int
 
-	tensor device.Tensor
+	padding int
+	tensor  device.Tensor
 }
 
 // Tensor is the variable's memory, the zero Tensor before Allocate.
@@ -144,8 +145,8 @@ func (s *Store) declare(name string, kind VariableKind, d device.DType, global [
 		return nil, fmt.Errorf("%q: %w", name, err)
 	}
 	if s.layout != nil && kind == Parameter {
-		shape, offset := s.layout.Place(name, global)
-		v.Spec, v.Offset = device.NewSpec(d, shape...), offset
+		shape, offset, padding := s.layout.Place(name, global)
+		v.Spec, v.Offset, v.padding = device.NewSpec(d, shape...), offset, padding
 	}
 	s.variables = append(s.variables, v)
 	s.byName[name] = v
@@ -163,7 +164,7 @@ func (s *Store) declareLike(p *Variable, name string, init Initializer) (*Variab
 		}
 		return v, nil
 	}
-	v := &Variable{Name: name, Kind: State, Spec: p.Spec, Init: init, Global: p.Global, Offset: p.Offset}
+	v := &Variable{Name: name, Kind: State, Spec: p.Spec, Init: init, Global: p.Global, Offset: p.Offset, padding: p.padding}
 	s.variables = append(s.variables, v)
 	s.byName[name] = v
 	return v, nil

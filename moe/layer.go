@@ -27,6 +27,7 @@ type Layer struct {
 // Build adds the layer for x [..., D] and returns a value of the same shape. Scopes are
 // router, experts and shared_experts.
 func (l Layer) Build(b *graph.Builder, x graph.Value) graph.Value {
+	x = b.Enter(x)
 	shape := x.Shape()
 	if len(shape) < 2 {
 		return b.Fail("moe: want x [..., D], have %v", x.Spec())
@@ -57,7 +58,7 @@ func (l Layer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if len(shape) > 2 {
 		out = graph.Reshape(out, shape...)
 	}
-	return out
+	return b.Leave(out)
 }
 
 // countLoad adds load to the tokens of the optimizer step. It takes effect at the end

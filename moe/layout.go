@@ -11,13 +11,13 @@ import (
 type ExpertLayout struct{ Rank, Ranks int }
 
 // Place implements graph.Layout.
-func (l ExpertLayout) Place(name string, global []int) (shape, offset []int) {
+func (l ExpertLayout) Place(name string, global []int) (shape, offset []int, padding int) {
 	shape, offset = slices.Clone(global), make([]int, len(global))
 	if IsExpert(name) {
 		shape[0] = global[0] / l.Ranks
 		offset[0] = shape[0] * l.Rank
 	}
-	return shape, offset
+	return shape, offset, 0
 }
 
 // IsExpert reports whether a parameter belongs to routed experts, by its fully

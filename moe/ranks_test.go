@@ -62,14 +62,14 @@ func (c *counted) AllToAll(ctx context.Context, out, in, receive, send device.Te
 // layout gives each rank its experts and its tokens.
 type layout struct{ moe.ExpertLayout }
 
-func (l layout) Place(name string, global []int) (shape, offset []int) {
+func (l layout) Place(name string, global []int) (shape, offset []int, padding int) {
 	if name != "x" && name != "cotangent" {
 		return l.ExpertLayout.Place(name, global)
 	}
 	shape, offset = slices.Clone(global), make([]int, len(global))
 	shape[0] /= l.Ranks
 	offset[0] = shape[0] * l.Rank
-	return shape, offset
+	return shape, offset, 0
 }
 
 // start compiles the trial on a number of ranks. Without a group for a single rank the

@@ -15,7 +15,7 @@
 // # Ops
 //
 // Every op has the standard kind that policies speak of (matmul, rms_norm, swiglu,
-// embedding, dropout, softmax, output_loss, mul, scale). A gradient is an op of
+// embedding, dropout, softmax, output_loss, output_logsumexp, mul, scale). A gradient is an op of
 // its own, of the kind with "_backward" behind it where it is not one of the
 // above; gradients that can be wanted apart can be computed apart.
 //

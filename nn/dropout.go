@@ -19,13 +19,14 @@ func Dropout(b *graph.Builder, x graph.Value, p float64) graph.Value {
 	if !(p > 0 && p < 1) { // also refuses NaN
 		return b.Fail("dropout: probability %g: want 0 or more and less than 1", p)
 	}
-	return b.Apply(dropout{kind: "dropout", p: p, key: b.RandomKey("dropout")}, x)
+	return b.Apply(dropout{kind: "dropout", p: p, key: b.RandomKey("dropout"), first: x.Part().First}, x)
 }
 
 type dropout struct {
-	kind string
-	p    float64
-	key  uint64
+	kind  string
+	p     float64
+	key   uint64
+	first int // row of the whole
 }
 
 func (o dropout) Kind() string                     { return o.kind }
@@ -43,7 +44,11 @@ func (o dropout) Run(x *graph.Exec, out, in []device.Tensor) error {
 	for i := range rank {
 		shape[i] = in[0].Dim(i)
 	}
-	x.Dropout(out[0], in[0], o.p, x.Draw(o.key, shape[:rank]...))
+	draw := x.Draw(o.key, shape[:rank]...)
+	if o.first > 0 {
+		draw.Offset[0] = o.first // a part is [rows, D]
+	}
+	x.Dropout(out[0], in[0], o.p, draw)
 	return nil
 }
 

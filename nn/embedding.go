@@ -20,7 +20,8 @@ type EmbeddingConfig struct {
 
 // Embedding returns the rows of the parameter `weight` [Vocab, Dim] that ids
 // (int32 of any shape [...]) name: [..., Dim]. An id outside [0, Vocab) fails the
-// run. The gradient adds the rows of repeated ids in the order of ids.
+// run. The gradient adds the rows of repeated ids in the order of ids. Of a table that ranks
+// share each rank looks up its rows.
 func Embedding(b *graph.Builder, ids graph.Value, c EmbeddingConfig) graph.Value {
 	if v, bad := refuse(b, "embedding", ids); bad {
 		return v
@@ -35,11 +36,15 @@ func Embedding(b *graph.Builder, ids graph.Value, c EmbeddingConfig) graph.Value
 		return b.Fail("embedding: a table of %d rows and %d columns: set Vocab and Dim to 1 or more", c.Vocab, c.Dim)
 	}
 	w := b.Parameter("weight", c.DType, c.Init, c.Vocab, c.Dim)
-	return b.Apply(embedding{}, w, ids)
+	return b.Leave(b.Apply(embedding{part: w.Part()}, w, ids))
 }
 
-// embedding copies the rows of a table that ids name.
-type embedding struct{ graph.Pure }
+// embedding copies the rows of a table that ids name. Of a part of a table it copies those
+// that are there, and zeros for the others.
+type embedding struct {
+	graph.Pure
+	part graph.Part // that the table is
+}
 
 func (embedding) Kind() string { return "embedding" }
 
@@ -62,33 +67,38 @@ func (embedding) Cost(in []device.Spec) graph.Cost {
 	return graph.Cost{BytesRead: bytes + in[1].Bytes(), BytesWritten: bytes}
 }
 
-func (embedding) Run(x *graph.Exec, out, in []device.Tensor) error {
-	x.Embedding(out[0], in[0], in[1])
+func (o embedding) Run(x *graph.Exec, out, in []device.Tensor) error {
+	x.Embedding(out[0], in[0].Slice(0, 0, o.part.Live(in[0].Dim(0))), in[1], o.part.Device())
 	return nil
 }
 
-func (embedding) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
-	return []graph.Value{b.Apply(embeddingBackward{vocab: in[0].Dim(0)}, in[1], grad[0]), graph.None}
+func (o embedding) Gradient(b *graph.Builder, in, _, grad []graph.Value) []graph.Value {
+	return []graph.Value{b.Apply(embeddingBackward{part: o.part, rows: in[0].Dim(0)}, in[1], grad[0]), graph.None}
 }
 
 // embeddingBackward adds the rows of dy to the rows of the table that ids name.
 type embeddingBackward struct {
 	graph.Pure
-	vocab int
+	part graph.Part
+	rows int
 }
 
 func (embeddingBackward) Kind() string { return "embedding_backward" }
 
 func (o embeddingBackward) Outputs(in []device.Spec) ([]device.Spec, error) {
-	return []device.Spec{device.NewSpec(in[1].DType, o.vocab, in[1].Last())}, nil
+	return []device.Spec{device.NewSpec(in[1].DType, o.rows, in[1].Last())}, nil
 }
 
 func (o embeddingBackward) Cost(in []device.Spec) graph.Cost {
-	table := device.NewSpec(in[1].DType, o.vocab, in[1].Last())
+	table := device.NewSpec(in[1].DType, o.rows, in[1].Last())
 	return graph.Traffic(float64(in[1].Len()), in, []device.Spec{table})
 }
 
-func (embeddingBackward) Run(x *graph.Exec, out, in []device.Tensor) error {
-	x.EmbeddingBackward(out[0], in[0], in[1])
+func (o embeddingBackward) Run(x *graph.Exec, out, in []device.Tensor) error {
+	live := o.part.Live(o.rows)
+	x.EmbeddingBackward(out[0].Slice(0, 0, live), in[0], in[1], o.part.Device())
+	if live < o.rows {
+		x.Fill(out[0].Slice(0, live, o.rows), 0)
+	}
 	return nil
 }

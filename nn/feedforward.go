@@ -19,7 +19,8 @@ func (f FeedForward) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if f.Hidden <= 0 {
 		return b.Fail("feed_forward: %d hidden units: set Hidden to 1 or more", f.Hidden)
 	}
+	x = b.Enter(x)
 	gate := Linear(b.Scope("w1"), x, f.Hidden, f.Init)
 	up := Linear(b.Scope("w3"), x, f.Hidden, f.OutputInit)
-	return Linear(b.Scope("w2"), b.Apply(swiGLU{}, gate, up), x.Dim(-1), f.OutputInit)
+	return b.Leave(LinearFrom(b.Scope("w2"), b.Apply(swiGLU{}, gate, up), f.Hidden, x.Dim(-1), f.OutputInit))
 }

@@ -23,6 +23,13 @@ func LinearInit(init graph.Initializer) graph.Initializer {
 // Forward and both gradients are one op each, of the kind matmul; they flatten
 // leading dimensions as they run, so there are no reshapes in the graph.
 func Linear(b *graph.Builder, x graph.Value, out int, init graph.Initializer) graph.Value {
+	return LinearFrom(b, x, x.Spec().Last(), out, init)
+}
+
+// LinearFrom is Linear for columns that ranks may share: in of them are the whole, of which x
+// [..., columns] has this rank's. The Store's Layout gives the rank the same columns of the
+// weight [out, in] then, and the result is its term of a sum.
+func LinearFrom(b *graph.Builder, x graph.Value, in, out int, init graph.Initializer) graph.Value {
 	if v, bad := refuse(b, "linear", x); bad {
 		return v
 	}
@@ -32,7 +39,7 @@ func Linear(b *graph.Builder, x graph.Value, out int, init graph.Initializer) gr
 	if out <= 0 {
 		return b.Fail("linear: %d outputs: want 1 or more", out)
 	}
-	w := b.Parameter("weight", x.Spec().DType, LinearInit(init), out, x.Spec().Last())
+	w := b.Parameter("weight", x.Spec().DType, LinearInit(init), out, in)
 	return b.Apply(linear{}, x, w)
 }
 

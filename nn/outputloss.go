@@ -40,10 +40,16 @@ type OutputLossConfig struct {
 // bound memory as well, but the softmax needs the sum over all blocks before the
 // gradient of any: the logits would have to be computed a second time, a fourth
 // product. In a program without Backward the op computes the loss alone.
+//
+// Of a weight that ranks share each rank has some classes, and its loss is that of the tokens
+// whose labels are among them: the losses of the ranks add up to the whole. The log of the
+// softmax's denominator is computed first, by an op of the kind output_logsumexp, and combined
+// over ranks in their order. That is the fourth product, which keeps blocks small here too.
 func OutputLoss(b *graph.Builder, hidden, labels, scale graph.Value, c OutputLossConfig) graph.Value {
 	if v, bad := refuse(b, "output_loss", hidden); bad {
 		return v
 	}
+	hidden = b.Enter(hidden)
 	w, ok := c.weight(b, "output_loss", hidden)
 	if !ok {
 		return w
@@ -51,7 +57,12 @@ func OutputLoss(b *graph.Builder, hidden, labels, scale graph.Value, c OutputLos
 	if c.Ignore == 0 {
 		c.Ignore = DefaultIgnore
 	}
-	return b.ApplyAll(outputLoss{ignore: c.Ignore}, hidden, w, labels, scale)[0]
+	in := []graph.Value{hidden, w, labels, scale}
+	part := w.Part()
+	if !part.IsWhole() {
+		in = append(in, b.Gather(b.Apply(outputLogSumExp{part: part}, hidden, w)))
+	}
+	return b.ApplyAll(outputLoss{ignore: c.Ignore, part: part}, in...)[0]
 }
 
 // OutputLogits returns hidden·weightᵀ, [..., Vocab] for hidden [..., D], with the
@@ -63,6 +74,9 @@ func OutputLogits(b *graph.Builder, hidden graph.Value, c OutputLossConfig) grap
 	w, ok := c.weight(b, "output_logits", hidden)
 	if !ok {
 		return w
+	}
+	if !w.Part().IsWhole() {
+		return b.Fail("output_logits: ranks share the classes: logits exist in parts alone; train with OutputLoss, or keep the weight whole")
 	}
 	return b.Apply(linear{}, hidden, w)
 }
@@ -84,8 +98,12 @@ func (c OutputLossConfig) weight(b *graph.Builder, kind string, hidden graph.Val
 }
 
 // outputLoss has the inputs hidden, weight, labels and scale, and the outputs
-// loss, dhidden and dweight.
-type outputLoss struct{ ignore int32 }
+// loss, dhidden and dweight. Where the weight is a part of the classes, a fifth input has the
+// logsumexp of the logits of each part, [parts · tokens].
+type outputLoss struct {
+	ignore int32
+	part   graph.Part
+}
 
 func (outputLoss) Kind() string           { return "output_loss" }
 func (outputLoss) Effects() graph.Effects { return 0 }
@@ -109,6 +127,9 @@ func (outputLoss) Outputs(in []device.Spec) ([]device.Spec, error) {
 	if len(weight.Shape) != 2 || weight.Shape[1] != hidden.Last() {
 		return nil, fmt.Errorf("want hidden [..., D] and weight [V, D], have %v × %v", hidden, weight)
 	}
+	if len(in) > 4 && (in[4].DType != hidden.DType || len(in[4].Shape) != 1 || labels.Len() > 0 && in[4].Len()%labels.Len() != 0) {
+		return nil, fmt.Errorf("want a logsumexp of each of %d tokens and of each part, have %v", labels.Len(), in[4])
+	}
 	return []device.Spec{device.NewSpec(hidden.DType), hidden, weight}, nil
 }
 
@@ -126,16 +147,23 @@ func blockOf(vocab int, d device.DType) int {
 	return min(max(maxBlockBytes/max(1, vocab*d.Size()), minBlockRows), blockRows)
 }
 
-// logitBytes of the workspace hold the logits of a block. Behind them is one loss for each
-// token: no byte is left between.
-func logitBytes(tokens, vocab int, d device.DType) int64 {
-	return int64(min(blockOf(vocab, d), tokens)) * int64(vocab) * int64(d.Size())
-}
-
+// Workspace has a block of logits, then one loss for each token. With parts the block's place
+// is first that of the logsumexps of all parts, and theirs together stand behind the losses.
 func (outputLoss) Workspace(in []device.Spec, _ int) int64 {
 	tokens, vocab, d := in[2].Len(), in[1].Shape[0], in[0].DType
+	bytes := blockBytes(tokens, vocab, d) + tokenBytes(tokens, d)
+	if len(in) > 4 {
+		bytes = max(blockBytes(tokens, vocab, d), in[4].Bytes()) + 2*tokenBytes(tokens, d)
+	}
 	// Not even without tokens is it empty: Run takes views of it.
-	return max(1, logitBytes(tokens, vocab, d)+int64(tokens)*int64(d.Size()))
+	return max(1, bytes)
+}
+
+func tokenBytes(tokens int, d device.DType) int64 { return int64(tokens) * int64(d.Size()) }
+
+// blockBytes are those of the logits of a block.
+func blockBytes(tokens, vocab int, d device.DType) int64 {
+	return int64(min(blockOf(vocab, d), tokens)) * int64(vocab) * int64(d.Size())
 }
 
 // Cost is that of a training step: a program without Backward runs a third of it.
@@ -151,7 +179,13 @@ func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
 	hidden, weight, scale := in[0].Matrix(), in[1], in[3]
 	tokens, vocab, d := hidden.Dim(0), weight.Dim(0), hidden.DType()
 	labels := in[2].Reshape(tokens)
-	losses := x.Scratch(logitBytes(tokens, vocab, d), d, tokens)
+	behind := blockBytes(tokens, vocab, d)
+	var lse device.Tensor
+	if len(in) > 4 {
+		behind = max(behind, in[4].Bytes())
+		lse = combineLogSumExp(x, in[4], tokens, behind+tokenBytes(tokens, d))
+	}
+	losses := x.Scratch(behind, d, tokens)
 	dhidden, dweight := out[1], out[2]
 	if !dhidden.IsZero() {
 		dhidden = dhidden.Matrix()
@@ -166,7 +200,12 @@ func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
 		h := hidden.Slice(0, lo, hi)
 		x.MatMul(logits, h, weight.Transpose(0, 1), false)
 		grad := !dhidden.IsZero() || !dweight.IsZero()
-		x.CrossEntropy(losses.Slice(0, lo, hi), logits, labels.Slice(0, lo, hi), o.ignore, grad)
+		if lse.IsZero() {
+			x.CrossEntropy(losses.Slice(0, lo, hi), logits, labels.Slice(0, lo, hi), o.ignore, grad)
+		} else {
+			// Classes that are padding have zeros for weights and logits, and no gradient.
+			x.CrossEntropyPart(losses.Slice(0, lo, hi), logits.Slice(1, 0, o.part.Live(vocab)), labels.Slice(0, lo, hi), lse.Slice(0, lo, hi), o.part.Device(), o.ignore, grad)
+		}
 		if !dhidden.IsZero() {
 			x.MatMul(dhidden.Slice(0, lo, hi), logits, weight, false)
 		}
@@ -186,14 +225,16 @@ func (o outputLoss) Run(x *graph.Exec, out, in []device.Tensor) error {
 	return nil
 }
 
-func (outputLoss) Gradient(b *graph.Builder, _, out, grad []graph.Value) []graph.Value {
+func (outputLoss) Gradient(b *graph.Builder, in, out, grad []graph.Value) []graph.Value {
 	if !grad[1].IsNone() || !grad[2].IsNone() {
 		v := b.Fail("output_loss: its gradients cannot be differentiated again")
-		return []graph.Value{v, v, v, v}
+		return slices.Repeat([]graph.Value{v}, len(in))
 	}
 	dhidden, dweight := out[1], out[2]
 	if !graph.IsOne(grad[0]) {
 		dhidden, dweight = b.Apply(scale{}, dhidden, grad[0]), b.Apply(scale{}, dweight, grad[0])
 	}
-	return []graph.Value{dhidden, dweight, graph.None, graph.None}
+	back := make([]graph.Value, len(in))
+	back[0], back[1] = dhidden, dweight
+	return back
 }

@@ -12,9 +12,10 @@ type embeddingTask struct {
 	loop                       // dst, ids
 	dst, table, ids            unsafe.Pointer
 	size, rowBytes, tableBytes int // of an element, a row, the way to the next row of the table
+	first, rows                int // of the table
 }
 
-func (q *queue) Embedding(dst, table, ids device.Tensor) {
+func (q *queue) Embedding(dst, table, ids device.Tensor, part device.Part) {
 	same(dst, table)
 	width, rank := table.Dim(1), dst.Rank()
 	switch {
@@ -28,8 +29,9 @@ func (q *queue) Embedding(dst, table, ids device.Tensor) {
 	t.dst, t.table, t.ids = dst.Pointer(), table.Pointer(), ids.Pointer()
 	t.size = dst.DType().Size()
 	t.rowBytes, t.tableBytes = width*t.size, table.Stride(0)*t.size
-	if id, i, ok := t.within(1, t.ids, table.Dim(0)); !ok {
-		q.fail(fmt.Errorf("embedding: id %d at index %d is outside [0, %d)", id, i, table.Dim(0)))
+	t.first, t.rows = part.First, table.Dim(0)
+	if id, i, ok := t.within(1, t.ids, part.Of(t.rows)); !ok {
+		q.fail(fmt.Errorf("embedding: id %d at index %d is outside [0, %d)", id, i, part.Of(t.rows)))
 		return
 	}
 	q.run(t.chunks(), t)
@@ -38,18 +40,22 @@ func (q *queue) Embedding(dst, table, ids device.Tensor) {
 func (t *embeddingTask) do(_, i int) {
 	for c := t.chunk(i); c.next(); {
 		for j := range c.n {
-			id := int(*item[int32](t.ids, c.at[1]+j*t.step(1)))
-			dst := (c.at[0] + j*t.step(0)) * t.size
-			copy(slice[byte](t.dst, dst, t.rowBytes), slice[byte](t.table, id*t.tableBytes, t.rowBytes))
+			row := int(*item[int32](t.ids, c.at[1]+j*t.step(1))) - t.first
+			dst := slice[byte](t.dst, (c.at[0]+j*t.step(0))*t.size, t.rowBytes)
+			if uint(row) >= uint(t.rows) {
+				clear(dst)
+				continue
+			}
+			copy(dst, slice[byte](t.table, row*t.tableBytes, t.rowBytes))
 		}
 	}
 }
 
-func (q *queue) EmbeddingBackward(dtable, ids, dy device.Tensor) {
+func (q *queue) EmbeddingBackward(dtable, ids, dy device.Tensor, part device.Part) {
 	if isFloat32(dtable) {
-		embeddingBackward[float32](q, dtable, ids, dy)
+		embeddingBackward[float32](q, dtable, ids, dy, part)
 	} else {
-		embeddingBackward[float64](q, dtable, ids, dy)
+		embeddingBackward[float64](q, dtable, ids, dy, part)
 	}
 }
 
@@ -60,9 +66,10 @@ type embeddingGradTask[T float] struct {
 	level                       level
 	dtable, dy, ids             unsafe.Pointer
 	width, columns, tableStride int
+	firstRow, rows              int // of dtable
 }
 
-func embeddingBackward[T float](q *queue, dtable, ids, dy device.Tensor) {
+func embeddingBackward[T float](q *queue, dtable, ids, dy device.Tensor, part device.Part) {
 	same(dtable, dy)
 	width, rank := dtable.Dim(1), dy.Rank()
 	switch {
@@ -76,8 +83,9 @@ func embeddingBackward[T float](q *queue, dtable, ids, dy device.Tensor) {
 	t.level = q.dev.level
 	t.dtable, t.dy, t.ids = dtable.Pointer(), dy.Pointer(), ids.Pointer()
 	t.width, t.tableStride = width, dtable.Stride(0)
-	if id, i, ok := t.within(1, t.ids, dtable.Dim(0)); !ok {
-		q.fail(fmt.Errorf("embedding: id %d at index %d is outside [0, %d)", id, i, dtable.Dim(0)))
+	t.firstRow, t.rows = part.First, dtable.Dim(0)
+	if id, i, ok := t.within(1, t.ids, part.Of(t.rows)); !ok {
+		q.fail(fmt.Errorf("embedding: id %d at index %d is outside [0, %d)", id, i, part.Of(t.rows)))
 		return
 	}
 	q.Fill(dtable, 0)
@@ -94,8 +102,11 @@ func (t *embeddingGradTask[T]) do(_, task int) {
 	for i := range t.chunks() {
 		for c := t.chunk(i); c.next(); {
 			for j := range c.n {
-				id := int(*item[int32](t.ids, c.at[1]+j*t.step(1)))
-				sum := slice[T](t.dtable, id*t.tableStride+first, n)
+				row := int(*item[int32](t.ids, c.at[1]+j*t.step(1))) - t.firstRow
+				if uint(row) >= uint(t.rows) {
+					continue
+				}
+				sum := slice[T](t.dtable, row*t.tableStride+first, n)
 				addScaledRow(t.level, sum, sum, slice[T](t.dy, c.at[0]+j*t.step(0)+first, n), 1)
 			}
 		}

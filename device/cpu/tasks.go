@@ -22,6 +22,7 @@ type vectorTasks[T float] struct {
 	rope            ropeTask[T]
 	embeddingGrad   embeddingGradTask[T]
 	crossEntropy    crossEntropyTask[T]
+	logSumExp       logSumExpTask[T]
 	dropout         dropoutTask[T]
 	random          randomTask[T]
 	adamW           adamWTask[T]

@@ -21,11 +21,15 @@ func testErrors(t *testing.T, d device.Device) {
 	tests := []errorTest{
 		{"Embedding", "embedding: id 300 at index 17 is outside [0, 256)", func(c *scene) func(k device.Kernels) {
 			table, ids, dst := c.input(contiguous, 256, 4), badIDs(c, 17, 300, 20), c.output(contiguous, 20, 4)
-			return func(k device.Kernels) { k.Embedding(dst.Tensor, table.Tensor, ids.Tensor) }
+			return func(k device.Kernels) {
+				k.Embedding(dst.Tensor, table.Tensor, ids.Tensor, device.Part{})
+			}
 		}},
-		{"EmbeddingBackward", "embedding: id -1 at index 3 is outside [0, 256)", func(c *scene) func(k device.Kernels) {
+		{"EmbeddingBackward of a part", "embedding: id -1 at index 3 is outside [0, 300)", func(c *scene) func(k device.Kernels) {
 			dtable, ids, dy := c.output(contiguous, 256, 4), badIDs(c, 3, -1, 20), c.input(contiguous, 20, 4)
-			return func(k device.Kernels) { k.EmbeddingBackward(dtable.Tensor, ids.Tensor, dy.Tensor) }
+			return func(k device.Kernels) {
+				k.EmbeddingBackward(dtable.Tensor, ids.Tensor, dy.Tensor, device.Part{First: 100, Whole: 300})
+			}
 		}},
 		{"RoPE", "rope: position 8 at index 5 is outside [0, 8)", func(c *scene) func(k device.Kernels) {
 			x, dst := c.input(contiguous, 2, 3, 2, 4), c.output(contiguous, 2, 3, 2, 4)
@@ -37,6 +41,13 @@ func testErrors(t *testing.T, d device.Device) {
 		{"CrossEntropy", "cross-entropy: label 9 at index 2 is outside [0, 9)", func(c *scene) func(k device.Kernels) {
 			logits, loss, labels := inPlace(c.input(contiguous, 4, 9)), c.output(contiguous, 4), badIDs(c, 2, 9, 4)
 			return func(k device.Kernels) { k.CrossEntropy(loss.Tensor, logits.Tensor, labels.Tensor, -1, true) }
+		}},
+		{"CrossEntropyPart", "cross-entropy: label 12 at index 2 is outside [0, 12)", func(c *scene) func(k device.Kernels) {
+			logits, loss, labels := inPlace(c.input(contiguous, 4, 9)), c.output(contiguous, 4), badIDs(c, 2, 12, 4)
+			lse := c.input(contiguous, 4)
+			return func(k device.Kernels) {
+				k.CrossEntropyPart(loss.Tensor, logits.Tensor, labels.Tensor, lse.Tensor, device.Part{First: 3, Whole: 12}, -1, true)
+			}
 		}},
 	}
 	for _, test := range slices.Concat(tests, routingErrors) {

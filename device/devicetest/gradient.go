@@ -102,12 +102,13 @@ var gradientTests = []gradientTest{
 			}
 	}},
 	{"Embedding", func(c *scene) (y *operand, x []*operand, dy *operand, dx []*operand, forward, backward func(k device.Kernels)) {
-		table, ids := c.input(lastContiguous, 4, 5), c.ids(contiguous, 4, 2, 3)
+		table, ids := c.input(lastContiguous, 4, 5), c.ids(contiguous, 6, 2, 3)
+		part := device.Part{First: 1, Whole: 6}
 		y, dy = c.output(lastContiguous, 2, 3, 5), c.input(lastContiguous, 2, 3, 5)
 		dTable := c.output(lastContiguous, 4, 5)
 		return y, []*operand{table}, dy, []*operand{dTable},
-			func(k device.Kernels) { k.Embedding(y.Tensor, table.Tensor, ids.Tensor) },
-			func(k device.Kernels) { k.EmbeddingBackward(dTable.Tensor, ids.Tensor, dy.Tensor) }
+			func(k device.Kernels) { k.Embedding(y.Tensor, table.Tensor, ids.Tensor, part) },
+			func(k device.Kernels) { k.EmbeddingBackward(dTable.Tensor, ids.Tensor, dy.Tensor, part) }
 	}},
 	{"CrossEntropy", func(c *scene) (y *operand, x []*operand, dy *operand, dx []*operand, forward, backward func(k device.Kernels)) {
 		logits := c.input(contiguous, 3, 5)

@@ -13,6 +13,8 @@ func rowTests() []kernelTest {
 		{"Softmax", softmaxTest},
 		{"SoftmaxBackward", softmaxBackwardTest},
 		{"CrossEntropy", crossEntropyTest},
+		{"CrossEntropyPart", crossEntropyPartTest},
+		{"LogSumExp", logSumExpTest},
 	}
 }
 
@@ -150,17 +152,22 @@ func softmaxBackwardTest(c *scene) (func(device.Kernels), func()) {
 		}
 }
 
-func crossEntropyTest(c *scene) (func(device.Kernels), func()) {
-	rows, vocabulary := c.extent("rows", 0, 9, 70), c.extent("vocabulary", 1, 20, 601)
-	logits := c.inputWith(contiguous, func() float64 { return 3 * c.rand.NormFloat64() }, rows, vocabulary)
+// labels are columns, some of them to ignore.
+func (c *scene) labels(rows, vocabulary int, ignore float64) *operand {
 	labels := make([]float64, rows)
-	const ignore = -100
 	for i := range labels {
 		if labels[i] = float64(c.rand.IntN(vocabulary)); c.rand.IntN(4) == 0 {
 			labels[i] = ignore
 		}
 	}
-	label := c.inputOf(device.Int32, contiguous, labels, rows)
+	return c.inputOf(device.Int32, contiguous, labels, rows)
+}
+
+func crossEntropyTest(c *scene) (func(device.Kernels), func()) {
+	rows, vocabulary := c.extent("rows", 0, 9, 70), c.extent("vocabulary", 1, 20, 601)
+	logits := c.inputWith(contiguous, func() float64 { return 3 * c.rand.NormFloat64() }, rows, vocabulary)
+	const ignore = -100
+	label := c.labels(rows, vocabulary, ignore)
 	loss := c.output(contiguous, rows)
 	grad := c.flag("gradient")
 	if grad {
@@ -170,7 +177,7 @@ func crossEntropyTest(c *scene) (func(device.Kernels), func()) {
 		func() {
 			want, scale := make([]float64, rows), make([]float64, rows)
 			gradient, gradientScale := make([]float64, logits.Len()), make([]float64, logits.Len())
-			for i, label := range labels {
+			for i, label := range label.values {
 				if label == ignore {
 					continue
 				}
@@ -189,5 +196,61 @@ func crossEntropyTest(c *scene) (func(device.Kernels), func()) {
 			if grad {
 				c.close(logits, gradient, gradientScale, 30)
 			}
+		}
+}
+
+func crossEntropyPartTest(c *scene) (func(device.Kernels), func()) {
+	rows, vocabulary := c.extent("rows", 0, 9, 70), c.extent("vocabulary", 1, 20, 601)
+	part, columns := c.part(vocabulary)
+	logits := c.inputWith(lastContiguous, func() float64 { return 3 * c.rand.NormFloat64() }, rows, columns)
+	// The columns elsewhere are as if they had added up to that.
+	lse := c.inputWith(contiguous, func() float64 { return 5 + c.rand.NormFloat64() }, rows)
+	const ignore = -100
+	label := c.labels(rows, vocabulary, ignore)
+	loss := c.output(contiguous, rows)
+	grad := c.flag("gradient")
+	if grad {
+		inPlace(logits)
+	}
+	return func(k device.Kernels) {
+			k.CrossEntropyPart(loss.Tensor, logits.Tensor, label.Tensor, lse.Tensor, part, ignore, grad)
+		},
+		func() {
+			want, scale := make([]float64, rows), make([]float64, rows)
+			gradient, gradientScale := make([]float64, logits.Len()), make([]float64, logits.Len())
+			for i, label := range label.values {
+				if label == ignore {
+					continue
+				}
+				for j := range columns {
+					p := math.Exp(logits.values[i*columns+j] - lse.values[i])
+					gradient[i*columns+j], gradientScale[i*columns+j] = p, p*(1+math.Abs(lse.values[i]))
+				}
+				if at := int(label) - part.First; at >= 0 && at < columns {
+					own := logits.values[i*columns+at]
+					want[i], scale[i] = lse.values[i]-own, math.Abs(lse.values[i])+math.Abs(own)
+					gradient[i*columns+at]--
+					gradientScale[i*columns+at]++
+				}
+			}
+			c.close(loss, want, scale, 2)
+			if grad {
+				c.close(logits, gradient, gradientScale, 30)
+			}
+		}
+}
+
+func logSumExpTest(c *scene) (func(device.Kernels), func()) {
+	rows, width := c.extent("rows", 0, 9, 70), c.extent("width", 0, 20, 601)
+	x := c.inputWith(lastContiguous, func() float64 { return 5 * c.rand.NormFloat64() }, rows, width)
+	dst := c.output(contiguous, rows)
+	return func(k device.Kernels) { k.LogSumExp(dst.Tensor, x.Tensor) },
+		func() {
+			want, scale := make([]float64, rows), make([]float64, rows)
+			for i := range want {
+				want[i] = logSumExp(x.values[i*width : (i+1)*width])
+				scale[i] = 1 + math.Abs(want[i])
+			}
+			c.close(dst, want, scale, 4)
 		}
 }

@@ -17,31 +17,47 @@ func tableTests() []kernelTest {
 
 func embeddingTest(c *scene) (func(device.Kernels), func()) {
 	vocabulary, width := c.extent("vocabulary", 1, 9, 50), c.extent("width", 1, 9, 96)
-	table := c.input(lastContiguous, vocabulary, width)
+	part, rows := c.part(vocabulary)
+	table := c.input(lastContiguous, rows, width)
 	ids := c.ids(anyStrides, vocabulary, c.rows(c.extent("ids", 0, 5, 2))...)
 	dst := c.output(lastContiguous, append(ids.Shape(), width)...)
-	return func(k device.Kernels) { k.Embedding(dst.Tensor, table.Tensor, ids.Tensor) },
+	return func(k device.Kernels) { k.Embedding(dst.Tensor, table.Tensor, ids.Tensor, part) },
 		func() {
 			want := make([]float64, dst.Len())
 			for i := range want {
-				want[i] = table.values[int(ids.values[i/width])*width+i%width]
+				if row := int(ids.values[i/width]) - part.First; row >= 0 && row < rows {
+					want[i] = table.values[row*width+i%width]
+				}
 			}
 			c.close(dst, want, nil, 0)
 		}
+}
+
+// part is the whole of n rows, or some of them.
+func (c *scene) part(n int) (part device.Part, rows int) {
+	if c.flag("whole") {
+		return device.Part{}, n
+	}
+	first := c.extent("first row", 0, n, n/3)
+	return device.Part{First: first, Whole: n}, c.extent("rows of the part", 0, n-first, n/3)
 }
 
 func embeddingBackwardTest(c *scene) (func(device.Kernels), func()) {
 	vocabulary, width := c.extent("vocabulary", 1, 9, 50), c.extent("width", 1, 9, 96)
 	ids := c.ids(anyStrides, vocabulary, c.rows(c.extent("ids", 0, 5, 2))...)
 	dy := c.input(lastContiguous, append(ids.Shape(), width)...)
-	dtable := c.output(lastContiguous, vocabulary, width)
-	return func(k device.Kernels) { k.EmbeddingBackward(dtable.Tensor, ids.Tensor, dy.Tensor) },
+	part, rows := c.part(vocabulary)
+	dtable := c.output(lastContiguous, rows, width)
+	return func(k device.Kernels) { k.EmbeddingBackward(dtable.Tensor, ids.Tensor, dy.Tensor, part) },
 		func() {
 			want, scale := make([]float64, dtable.Len()), make([]float64, dtable.Len())
 			for i, d := range dy.values {
-				at := int(ids.values[i/width])*width + i%width
-				want[at] += d
-				scale[at] += math.Abs(d)
+				row := int(ids.values[i/width]) - part.First
+				if row < 0 || row >= rows {
+					continue
+				}
+				want[row*width+i%width] += d
+				scale[row*width+i%width] += math.Abs(d)
 			}
 			c.close(dtable, want, scale, 6)
 		}

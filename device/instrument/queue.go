@@ -114,16 +114,16 @@ func (r *queue) RoPE(dst, x, cos, sin, positions device.Tensor, layout device.Ro
 	r.to.RoPE(dst, x, cos, sin, positions, layout, inverse)
 }
 
-func (r *queue) Embedding(dst, table, ids device.Tensor) {
+func (r *queue) Embedding(dst, table, ids device.Tensor, part device.Part) {
 	r.reads(table, ids)
 	r.writes(dst)
-	r.to.Embedding(dst, table, ids)
+	r.to.Embedding(dst, table, ids, part)
 }
 
-func (r *queue) EmbeddingBackward(dtable, ids, dy device.Tensor) {
+func (r *queue) EmbeddingBackward(dtable, ids, dy device.Tensor, part device.Part) {
 	r.reads(ids, dy)
 	r.writes(dtable)
-	r.to.EmbeddingBackward(dtable, ids, dy)
+	r.to.EmbeddingBackward(dtable, ids, dy, part)
 }
 
 func (r *queue) Attention(out, lse, q, k, v device.Tensor, mask device.Mask, scale float64) {
@@ -185,6 +185,22 @@ func (r *queue) CrossEntropy(loss, logits, labels device.Tensor, ignore int32, g
 		r.writes(logits)
 	}
 	r.to.CrossEntropy(loss, logits, labels, ignore, grad)
+}
+
+func (r *queue) LogSumExp(dst, x device.Tensor) {
+	r.reads(x)
+	r.writes(dst)
+	r.to.LogSumExp(dst, x)
+}
+
+// CrossEntropyPart overwrites the logits as CrossEntropy does.
+func (r *queue) CrossEntropyPart(loss, logits, labels, lse device.Tensor, part device.Part, ignore int32, grad bool) {
+	r.reads(logits, labels, lse)
+	r.writes(loss)
+	if grad {
+		r.writes(logits)
+	}
+	r.to.CrossEntropyPart(loss, logits, labels, lse, part, ignore, grad)
 }
 
 // Call records what the function was given.

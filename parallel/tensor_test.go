@@ -1,0 +1,171 @@
+package parallel_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lethe-go/lethe/collective/local"
+	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/device/devicetest"
+	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/moe"
+	"github.com/lethe-go/lethe/nn"
+	"github.com/lethe-go/lethe/parallel"
+)
+
+// network is an embedding, a feed-forward and an output over a vocabulary.
+type network struct{ batch, tokens, vocab int }
+
+const (
+	dim    = 6
+	hidden = 8
+)
+
+func (n network) build(b *graph.Builder) {
+	tokens, labels := b.Input("tokens", device.Int32, n.batch, n.tokens), b.Input("labels", device.Int32, n.batch, n.tokens)
+	x := nn.Embedding(b.Scope("tok_embeddings"), tokens, nn.EmbeddingConfig{Vocab: n.vocab, Dim: dim, DType: device.Float64})
+	h := nn.Dropout(b.Scope("feed_forward"), nn.RMSNorm(b.Scope("ffn_norm"), x, 0), 0.25)
+	x = nn.Add(x, nn.FeedForward{Hidden: hidden, Init: graph.Normal{Std: 1}, OutputInit: graph.Normal{Std: 1}}.Build(b.Scope("feed_forward"), h))
+	config := nn.OutputLossConfig{Vocab: n.vocab, Init: graph.Normal{Std: 1}}
+	b.AddLoss("loss", nn.OutputLoss(b.Scope("output"), nn.RMSNorm(b.Scope("norm"), x, 0), labels, b.Full(0.5, device.Float64), config))
+}
+
+// run returns the loss and the gradients, added up and put together over ranks.
+func (n network) run(t *testing.T, ranks int) (loss float64, gradients map[string][]float64) {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Workers: 1})
+	check(t, err)
+	t.Cleanup(func() { dev.Close() })
+	groups, err := local.New(ranks, local.Options{Timeout: 30 * time.Second})
+	check(t, err)
+	gradients = map[string][]float64{}
+	machines, stores := make([]*graph.Machine, ranks), make([]*graph.Store, ranks)
+	for r := range machines {
+		o := graph.StoreOptions{Seed: 3}
+		if ranks > 1 {
+			o.Layout = parallel.Layout{Experts: moe.ExpertLayout{Ranks: 1}, Tensor: groups[r]}
+		}
+		stores[r] = graph.NewStore(dev, o)
+		t.Cleanup(func() { stores[r].Close() })
+		machines[r] = n.compile(t, stores[r])
+	}
+	var running sync.WaitGroup
+	errs := make([]error, ranks)
+	for r, m := range machines {
+		running.Go(func() { errs[r] = m.Run(context.Background(), graph.RunOptions{Step: 1}) })
+	}
+	running.Wait()
+	for r, m := range machines {
+		check(t, errs[r])
+		loss += m.Scalar("loss")
+		for _, v := range stores[r].Variables() {
+			if v.Kind != graph.Parameter {
+				continue
+			}
+			whole := gradients[v.Name]
+			if whole == nil {
+				whole = make([]float64, device.NewSpec(v.Spec.DType, v.Global...).Len())
+				gradients[v.Name] = whole
+			}
+			last := len(v.Global) - 1
+			for i, g := range devicetest.Floats(m.Output(v.Name)) {
+				row, column := i/v.Spec.Shape[last], i%v.Spec.Shape[last]
+				switch {
+				case last == 0:
+				case row < v.Spec.Shape[0]-v.Padding():
+					row += v.Offset[0]
+				case g != 0:
+					t.Errorf("%s: padding has the gradient %v", v.Name, g)
+					continue
+				default:
+					continue
+				}
+				whole[row*v.Global[last]+column+v.Offset[last]] += g
+			}
+		}
+	}
+	return loss, gradients
+}
+
+func (n network) compile(t *testing.T, store *graph.Store) *graph.Machine {
+	t.Helper()
+	b := graph.New(store)
+	n.build(b)
+	wrt := b.Parameters()
+	for i, g := range b.Backward(wrt...) {
+		b.Output(wrt[i].Name(), g)
+	}
+	g, err := b.Graph()
+	check(t, err)
+	p, err := graph.Compile(g, graph.CompileOptions{})
+	check(t, err)
+	m, err := graph.NewMachine(p)
+	check(t, err)
+	t.Cleanup(func() { m.Close() })
+	ids, labels := make([]int32, n.batch*n.tokens), make([]int32, n.batch*n.tokens)
+	for i := range ids {
+		ids[i], labels[i] = int32(i*5%n.vocab), int32(i*3%n.vocab)
+		if i%4 == 1 {
+			labels[i] = nn.DefaultIgnore
+		}
+	}
+	check(t, graph.Feed(m, "tokens", ids))
+	check(t, graph.Feed(m, "labels", labels))
+	return m
+}
+
+// Ranks that compute together have the loss and the gradients of one, also where some of them
+// have no token and no class, or blocks of tokens are several.
+func TestTensorGroupIsOneRank(t *testing.T) {
+	for _, n := range []network{{1, 3, 5}, {2, 3, 7}, {3, 5, 2}, {1, 1, 9}, {2, 259, 33}} {
+		loss, gradients := n.run(t, 1)
+		for _, ranks := range []int{2, 4} {
+			gotLoss, got := n.run(t, ranks)
+			near(t, fmt.Sprintf("%v on %d ranks: loss", n, ranks), []float64{gotLoss}, []float64{loss})
+			for name, want := range gradients {
+				near(t, fmt.Sprintf("%v on %d ranks: %s", n, ranks, name), got[name], want)
+			}
+		}
+	}
+}
+
+// What is not divided cannot be gathered: that would be another model, silently.
+func TestEnterRefusesWholeActivations(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Workers: 1})
+	check(t, err)
+	defer dev.Close()
+	groups, err := local.New(2, local.Options{})
+	check(t, err)
+	store := graph.NewStore(dev, graph.StoreOptions{Layout: parallel.Layout{Tensor: groups[0]}})
+	defer store.Close()
+	b := graph.New(store)
+	x := b.Input("x", device.Float32, 4, dim)
+	nn.FeedForward{Hidden: hidden}.Build(b.Scope("layers", 0, "feed_forward"), x)
+	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "layers.0.feed_forward: tensor parallel: x is not divided among ranks") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func near(t *testing.T, name string, got, want []float64) {
+	t.Helper()
+	largest := 0.0
+	for _, x := range want {
+		largest = max(largest, math.Abs(x))
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s: %d values, want %d", name, len(got), len(want))
+		return
+	}
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= 1e-12*largest) {
+			t.Errorf("%s is %v, want %v (element %d)", name, got[i], want[i], i)
+			return
+		}
+	}
+}
