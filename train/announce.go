@@ -20,10 +20,10 @@ func (l *loop) announce(ctx context.Context) error {
 	}
 	l.print("data:    %s", text)
 	ranks := l.layout.ranks()
-	l.print("batch:   %d × %d tokens in %d microbatches, %d steps", ranks*c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches(), c.Training.Steps)
+	l.print("batch:   %d × %d tokens in %d microbatches, %d steps", l.layout.dataRanks()*c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches(), c.Training.Steps)
 	if ranks > 1 {
-		l.print("layout:  %d ranks (%s): data_parallel_replicate_degree %d, data_parallel_shard_degree %d, expert_parallel_degree %d; memory below is that of one, at most",
-			ranks, c.Parallelism.Backend, l.layout.replicas, l.layout.shards, l.layout.experts)
+		l.print("layout:  %d ranks (%s): data_parallel_replicate_degree %d, data_parallel_shard_degree %d, expert_parallel_degree %d, tensor_parallel_degree %d; memory below is that of one, at most",
+			ranks, c.Parallelism.Backend, l.layout.replicas, l.layout.shards, l.layout.experts, l.layout.tensors)
 	}
 	copied := ""
 	if n := l.stagingBytes(); n > 0 {

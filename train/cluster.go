@@ -36,6 +36,7 @@ type ClusterRow struct {
 	DataParallelReplicateDegree int    `json:"data_parallel_replicate_degree"`
 	DataParallelShardDegree     int    `json:"data_parallel_shard_degree"`
 	ExpertParallelDegree        int    `json:"expert_parallel_degree"`
+	TensorParallelDegree        int    `json:"tensor_parallel_degree"`
 
 	// What a rank holds of parameters, their gradients, the optimizer's moments and averages,
 	// and everything else, such as tables of angles. PaddingBytes are by how much the parts of
@@ -119,8 +120,8 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 		return ClusterRow{}, nil, err
 	}
 	row := ClusterRow{Mode: c.ActivationCheckpoint.Mode, Ranks: l.ranks(), DataParallelReplicateDegree: l.replicas,
-		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, Collectives: map[string]ByPass[flight.Count]{}}
-	row.hold(store, l.replicaRanks())
+		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, TensorParallelDegree: l.tensors, Collectives: map[string]ByPass[flight.Count]{}}
+	row.hold(store, l)
 	var t simulation
 	for _, q := range p.all() {
 		counts := collective.BalancedCounts(q.Graph)
@@ -142,13 +143,17 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 		}
 	}
 	row.ComputeSeconds, row.CommunicationSeconds, row.ExposedSeconds, row.StepSeconds = t.compute, t.communication, t.exposed, t.now
-	tokens := float64(l.ranks() * c.Training.LocalBatchSize * c.Training.Microbatches() * c.Training.SeqLen)
+	tokens := float64(l.dataRanks() * c.Training.LocalBatchSize * c.Training.Microbatches() * c.Training.SeqLen)
 	row.TPS = Float(tokens / t.now)
 	return row, compiler.model, nil
 }
 
 // hold counts what a rank keeps between steps.
-func (r *ClusterRow) hold(store *graph.Store, replicaRanks int) {
+func (r *ClusterRow) hold(store *graph.Store, l layout) {
+	parts := map[division]int64{}
+	for _, d := range divisions {
+		parts[d] = int64(len(l.partsOf(d)(0)))
+	}
 	for _, v := range store.Variables() {
 		n, name := v.Spec.Bytes(), v.Name
 		switch of, gradient := strings.CutPrefix(v.Name, gradientPrefix); {
@@ -163,7 +168,7 @@ func (r *ClusterRow) hold(store *graph.Store, replicaRanks int) {
 			r.OtherBytes += n
 		}
 		if p := store.Variable(name); divided(p) {
-			r.PaddingBytes += n*int64(replicaRanks) - device.NewSpec(p.Spec.DType, p.Global...).Bytes()
+			r.PaddingBytes += n*parts[l.divisionOf(p)] - device.NewSpec(p.Spec.DType, p.Global...).Bytes()
 		}
 	}
 }

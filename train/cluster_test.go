@@ -163,28 +163,3 @@ func TestSimulationByHand(t *testing.T) {
 		t.Errorf("%+v is gathered", sent)
 	}
 }
-
-// Nothing of a job's size is allocated for a plan: 671B parameters on 256 ranks of which each
-// holds a 256-th, but for padding.
-func TestPlanOfALargeCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles three modes of 61 layers")
-	}
-	c := DefaultConfig()
-	c.Training.Dataset = StringList{"moby_dick"}
-	c.Model.Name, c.Model.Flavor = "deepseek_v3", "671B"
-	c.Training.SeqLen, c.Training.LocalBatchSize = 4096, 1
-	c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = 256, 64
-	p, err := PlanForCluster(c, Options{}, Cluster{Memory: 80 << 30, FLOPs: 4e14, Link: local.Link{Bandwidth: 5e10}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range p.Rows {
-		if held := row.ParameterBytes * 256; held < 4*p.Model.Parameters() || held > 4*p.Model.Parameters()*1001/1000 || row.OptimizerBytes != 2*row.ParameterBytes {
-			t.Errorf("%s: a rank holds %d bytes of %d parameters", row.Mode, row.ParameterBytes, p.Model.Parameters())
-		}
-		if row.Fits || !(row.StepSeconds > row.ComputeSeconds && row.StepSeconds < row.ComputeSeconds+row.CommunicationSeconds) {
-			t.Errorf("%+v", row)
-		}
-	}
-}

@@ -211,8 +211,9 @@ type ActivationCheckpointConfig struct {
 // ParallelismConfig spreads a model over ranks.
 type ParallelismConfig struct {
 	// Replicas of the model. The number of ranks is data_parallel_replicate_degree × the
-	// larger of data_parallel_shard_degree and expert_parallel_degree. Each rank trains on its
-	// own sequences, so that the batch grows with their number, and all make the same step. 1
+	// larger of data_parallel_shard_degree and expert_parallel_degree × tensor_parallel_degree.
+	// Ranks train on sequences of their own, but for those that tensor_parallel_degree puts
+	// together, so that the batch grows with their number, and all make the same step. 1
 	// keeps a single replica.
 	DataParallelReplicateDegree int `toml:"data_parallel_replicate_degree"`
 	// Ranks of a replica, of which each keeps a part of the rows of parameters, gradients and
@@ -227,6 +228,11 @@ type ParallelismConfig struct {
 	// Ranks of a replica, which share the experts of every layer. It must divide their
 	// number. 1 keeps all experts on one rank.
 	ExpertParallelDegree int `toml:"expert_parallel_degree"`
+	// Ranks that compute the same sequences together: of attention each has some heads, of a
+	// feed-forward and of every expert some hidden units, of the embedding and the output
+	// some of the vocabulary, and between them some tokens. It must divide heads, key and
+	// value heads and hidden units; vocabulary and tokens are padded. 1 leaves layers whole.
+	TensorParallelDegree int `toml:"tensor_parallel_degree"`
 	// What ranks are: "local", goroutines of one process; "mpi", processes that mpirun or
 	// Slurm has started, one for each rank. The program must be built with the tag mpi then.
 	Backend string `toml:"backend"`
@@ -358,7 +364,7 @@ func DefaultConfig() Config {
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
 		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective", Check: graph.CheckOff.String()},
-		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, DataParallelShardDegree: 1, FSDPReshardAfterForward: reshardAlways, ExpertParallelDegree: 1, Backend: "local"},
+		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, DataParallelShardDegree: 1, FSDPReshardAfterForward: reshardAlways, ExpertParallelDegree: 1, TensorParallelDegree: 1, Backend: "local"},
 		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10, AsyncMode: "async", InitialLoadModelOnly: true},
 		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},
 		Profiling:            ProfilingConfig{SaveTracesFolder: "profile_traces", ProfileFreq: 10},

@@ -40,6 +40,7 @@ func (c Config) Validate() error {
 	v.atLeast("parallelism.data_parallel_replicate_degree", c.Parallelism.DataParallelReplicateDegree, 1, "set 1 for a single replica")
 	v.atLeast("parallelism.data_parallel_shard_degree", c.Parallelism.DataParallelShardDegree, 1, "set 1 to keep parameters whole")
 	v.atLeast("parallelism.expert_parallel_degree", c.Parallelism.ExpertParallelDegree, 1, "set 1 for a single rank")
+	v.atLeast("parallelism.tensor_parallel_degree", c.Parallelism.TensorParallelDegree, 1, "set 1 to leave layers whole")
 	if s, e := c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree; s > 1 && e > 1 && s%e != 0 {
 		v.fail("parallelism.data_parallel_shard_degree", s, fmt.Sprintf("must be 1 or a multiple of parallelism.expert_parallel_degree %d", e), fmt.Sprintf("set %d", (s+e-1)/e*e))
 	}

@@ -32,6 +32,18 @@ func (m deepSeekV3Model) FLOPsPerToken(seqLen int) float64 { return m.config.FLO
 func (m deepSeekV3Model) Experts() int                     { return m.config.Experts }
 func (m deepSeekV3Model) BalanceStep() float64             { return m.config.LoadBalance }
 
+func (m deepSeekV3Model) Shared() []Extent {
+	c := m.config
+	list := []Extent{{"heads", c.Heads}}
+	if c.DenseLayers > 0 {
+		list = append(list, Extent{"hidden units of a feed-forward", c.Hidden})
+	}
+	if c.DenseLayers < c.Layers {
+		list = append(list, Extent{"hidden units of an expert", c.ExpertHidden})
+	}
+	return list
+}
+
 func (m deepSeekV3Model) Build(b *graph.Builder, in Inputs, p Policies) {
 	o := deepseekv3.Options{Layer: p.Layer, Attention: p.Attention, MoE: p.MoE, Training: in.Training}
 	if in.Experts != nil {

@@ -61,7 +61,7 @@ type heldOut struct {
 func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOut, error) {
 	var p heldOut
 	c := r.config
-	loader, err := d.heldOutBatches(ctx, c.Training, r.index, r.layout.ranks())
+	loader, err := d.heldOutBatches(ctx, c.Training, r.layout.dataRank(r.index), r.layout.dataRanks())
 	if err != nil {
 		return p, err
 	}
@@ -85,7 +85,9 @@ func (r *rank) evaluate(ctx context.Context, d *dataset, step int) (heldOut, err
 			return p, err
 		}
 		p.sum += m.loss() * float64(b.Valid)
-		p.predictions += b.Valid
+		if r.counts() {
+			p.predictions += b.Valid
+		}
 	}
 	if err := r.totals.addCounts(ctx, &p.predictions); err != nil {
 		return p, err

@@ -90,12 +90,24 @@ func (t *Trainer) byReplica(prefix string) []map[string][]float64 {
 				whole = make([]float64, device.NewSpec(v.Spec.DType, v.Global...).Len())
 				replicas[i][v.Name] = whole
 			}
-			first, rows := heldRows(v)
-			width := len(list) / v.Spec.Shape[0]
-			copy(whole[first*width:], list[:rows*width])
+			p := heldPart(v)
+			for i := range p.bytes() / int64(v.Spec.DType.Size()) {
+				whole[place(p, int(i))] = list[i]
+			}
 		}
 	}
 	return replicas
+}
+
+// place is the index in the whole of element i of a part.
+func place(p part, i int) (at int) {
+	step := 1
+	for d := len(p.Shape) - 1; d >= 0; d-- {
+		at += (p.start[d] + i%p.Shape[d]) * step
+		i /= p.Shape[d]
+		step *= p.global[d]
+	}
+	return at
 }
 
 func floats(t device.Tensor) []float64 {

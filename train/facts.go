@@ -104,7 +104,7 @@ func (r *rank) startFacts(ctx context.Context, t *Trainer) (facts, error) {
 }
 
 func (r *rank) hashFirstBatch(ctx context.Context, d *dataset, position []byte) (uint64, error) {
-	loader, err := d.source(ctx, r.config.Training, 0, r.layout.ranks())
+	loader, err := d.source(ctx, r.config.Training, 0, r.layout.dataRanks())
 	if err != nil {
 		return 0, err
 	}

@@ -30,6 +30,10 @@ func (m llama3Model) Vocab() int                       { return m.config.Vocab }
 func (m llama3Model) Parameters() int64                { return m.config.Parameters() }
 func (m llama3Model) FLOPsPerToken(seqLen int) float64 { return m.config.FLOPsPerToken(seqLen) }
 
+func (m llama3Model) Shared() []Extent {
+	return []Extent{{"heads", m.config.Heads}, {"key and value heads", m.config.KVHeads}, {"hidden units of a feed-forward", m.config.Hidden}}
+}
+
 func (m llama3Model) Build(b *graph.Builder, in Inputs, p Policies) {
 	if p.Attention != nil || p.MoE != nil {
 		b.Fail("activation_checkpoint.attention and .moe are for models with mixtures of experts, not for llama3; set activation_checkpoint.mode")

@@ -53,6 +53,23 @@ type Balanced interface {
 	BalanceStep() float64
 }
 
+// Shared is a Model whose modules ranks can compute together: its parameters have the names
+// that package parallel knows, and between [nn.Embedding] and [nn.OutputLoss] tokens meet in
+// the modules of packages attention and moe alone.
+type Shared interface {
+	Model
+
+	// Shared lists what ranks must be able to divide evenly. The vocabulary is not among it:
+	// its last part is padded.
+	Shared() []Extent
+}
+
+// Extent is a number of things that a model has in each layer, such as 32 heads.
+type Extent struct {
+	Name string
+	Size int
+}
+
 // Inputs are what a microbatch feeds to a model.
 type Inputs struct {
 	// Tokens are the ids, Labels the ids to predict or data.Ignore, Positions the

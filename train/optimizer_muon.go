@@ -34,7 +34,7 @@ func (o Muon) Apply(b *graph.Builder, u Update) {
 		return
 	}
 	if global := u.Parameter.Global; !slices.Equal(shape[len(shape)-2:], global[len(global)-2:]) {
-		b.Fail("Muon changes whole matrices, of %s %v this rank has %v; set parallelism.data_parallel_shard_degree=1, or give it another optimizer by a group of optimizer.groups", u.Parameter.Name, global, shape)
+		b.Fail("Muon changes whole matrices, of %s %v this rank has %v; set parallelism.data_parallel_shard_degree=1 and tensor_parallel_degree=1, or give it another optimizer by a group of optimizer.groups", u.Parameter.Name, global, shape)
 		return
 	}
 	rows, columns := float64(shape[len(shape)-2]), float64(shape[len(shape)-1])

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,6 +66,7 @@ func (p *programs) trains(q *graph.Program) bool { return q == p.first || q == p
 // compiler builds and compiles the Programs of one rank.
 type compiler struct {
 	config Config
+	layout layout
 	model  Model
 	dtype  device.DType
 	store  *graph.Store
@@ -177,22 +179,20 @@ func (c *compiler) inputs(b *graph.Builder, training bool) Inputs {
 // that hold them, whole ones once.
 func (c *compiler) norm(parameters []*graph.Variable) (*graph.Program, error) {
 	b := graph.NewUpdate(c.store)
-	var shared, own []graph.Value
+	gradients := map[division][]graph.Value{}
 	for _, p := range parameters {
-		gradient := b.Variable(c.store.Variable(gradientPrefix + p.Name))
-		if divided(p) {
-			own = append(own, gradient)
-		} else {
-			shared = append(shared, gradient)
-		}
+		d := c.layout.divisionOf(p)
+		gradients[d] = append(gradients[d], b.Variable(c.store.Variable(gradientPrefix+p.Name)))
 	}
 	scope := b.Scope("optimizer")
 	var squares []graph.Value
-	if len(shared) > 0 {
-		squares = append(squares, scope.Apply(sumSquares{}, shared...))
+	if whole := gradients[division{}]; len(whole) > 0 {
+		squares = append(squares, scope.Apply(sumSquares{}, whole...))
 	}
-	if len(own) > 0 {
-		squares = append(squares, collective.AllReduce(scope, c.ends.whole(), scope.Apply(sumSquares{}, own...)).Wait())
+	for _, d := range divisions {
+		if own := gradients[d]; len(own) > 0 {
+			squares = append(squares, collective.AllReduce(scope, c.ends.parts(d), scope.Apply(sumSquares{}, own...)).Wait())
+		}
 	}
 	norm := scope.Apply(rootSum{dtype: c.dtype}, squares...)
 	b.Output("grad_norm", norm)
@@ -230,7 +230,7 @@ func (c *compiler) update(parameters []*graph.Variable, first *graph.Graph) (*gr
 		}
 	}
 	if m, ok := c.model.(Balanced); ok {
-		moe.Balance(b, c.ends.data, m.BalanceStep())
+		moe.Balance(b, c.ends.sameSequences(), m.BalanceStep())
 	}
 	update, err := compileBuilt(b)
 	return update, rates.list, err
@@ -277,8 +277,9 @@ func newCompiler(c Config, o Options, store *graph.Store, e ends) (*compiler, er
 			return nil, err
 		}
 	}
-	if err := newLayout(c.Parallelism).checkExperts(m); err != nil {
+	l := newLayout(c.Parallelism)
+	if err := errors.Join(l.checkExperts(m), l.checkTensors(m, o.Loss)); err != nil {
 		return nil, err
 	}
-	return &compiler{config: c, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer}, nil
+	return &compiler{config: c, layout: l, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer}, nil
 }

@@ -59,7 +59,7 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 	if r.totals, err = newTotals(t.device, e.data); err != nil {
 		return nil, err
 	}
-	if r.loader, err = t.data.batches(ctx, t.config.Training, index, t.layout.ranks()); err != nil {
+	if r.loader, err = t.data.batches(ctx, t.config.Training, t.layout.dataRank(index), t.layout.dataRanks()); err != nil {
 		return nil, err
 	}
 	r.batches = make([]data.Batch, t.config.Training.Microbatches())
@@ -185,6 +185,10 @@ func (r *rank) step(ctx context.Context, step int, factor float64) error {
 	return nil
 }
 
+// counts reports whether this rank counts its tokens: of those that have the same sequences
+// the first does.
+func (r *rank) counts() bool { return r.layout.tensorPlace(r.index) == 0 }
+
 // fetch reads the microbatches of a step and counts their tokens.
 func (r *rank) fetch(ctx context.Context, s *StepResult) error {
 	for i := range r.batches {
@@ -196,6 +200,9 @@ func (r *rank) fetch(ctx context.Context, s *StepResult) error {
 		}
 		if err := b.Check(c.LocalBatchSize, c.SeqLen, r.model.Vocab()); err != nil {
 			return err
+		}
+		if !r.counts() {
+			continue
 		}
 		s.Tokens += len(b.Tokens)
 		s.Valid += b.Valid
@@ -256,6 +263,6 @@ func (m *machines) of(i, n int) *microbatchMachine {
 	return m.more
 }
 
-// microbatch is the number of this rank's i-th among those of all ranks, in the order of
+// microbatch is the number of this rank's i-th among those of all data ranks, in the order of
 // the data: random numbers do not depend on the layout.
-func (r *rank) microbatch(i int) int { return i*r.layout.ranks() + r.index }
+func (r *rank) microbatch(i int) int { return i*r.layout.dataRanks() + r.layout.dataRank(r.index) }

@@ -12,9 +12,10 @@ import (
 // by itself, from where it lies.
 const bucketBytes = 1 << 20
 
-// reduce adds up the gradients of the ranks that hold the same parameters, while backward
-// goes on: those of the last layers, which are there first, set out first. The Program ends
-// when all have arrived.
+// reduce adds up the gradients of the ranks that hold the same part of a parameter, while
+// backward goes on: those of the last layers, which are there first, set out first. The
+// Program ends when all have arrived. Ranks that shard a parameter have added up theirs in
+// backward.
 func (c *compiler) reduce(b *graph.Builder, parameters []*graph.Variable) {
 	scope := b.Scope("gradients")
 	var sent []*collective.Pending
@@ -23,12 +24,12 @@ func (c *compiler) reduce(b *graph.Builder, parameters []*graph.Variable) {
 			sent = append(sent, collective.AllReduceStates(scope, g, gradients...))
 		}
 	}
-	for _, g := range []collective.Group{c.ends.data, c.ends.replica} {
+	for _, g := range []collective.Group{c.ends.data, c.ends.replica, c.ends.tensorCopies, c.ends.shardCopies} {
 		var bucket []graph.Value
 		var bytes int64
 		for _, p := range slices.Backward(parameters) {
 			gradient := c.store.Variable(gradientPrefix + p.Name)
-			if g == nil || c.holders(p) != g {
+			if g == nil || c.ends.copies(c.layout.divisionOf(p)) != g {
 				continue
 			}
 			n := gradient.Spec.Bytes()
@@ -47,13 +48,4 @@ func (c *compiler) reduce(b *graph.Builder, parameters []*graph.Variable) {
 	if len(sent) > 0 {
 		collective.Join(scope, sent...)
 	}
-}
-
-// holders are the ranks whose gradients of the same part of a parameter are still to be added
-// up; nil if there are no others. Ranks that shard it have added up theirs in backward.
-func (c *compiler) holders(p *graph.Variable) collective.Group {
-	if divided(p) {
-		return c.ends.replica
-	}
-	return c.ends.data
 }

@@ -18,18 +18,17 @@ var ErrDiverged = errors.New("replicas differ")
 // checkReplicas compares the checksums of what this rank has in common with others: whole
 // variables with all ranks, parts with the ranks that hold the same part.
 func (r *rank) checkReplicas(ctx context.Context, d device.Device) error {
-	var whole, parts []*graph.Variable
+	variables := map[division][]*graph.Variable{}
 	for _, v := range stateVariables(r.store) {
-		if divided(v) {
-			parts = append(parts, v)
-		} else {
-			whole = append(whole, v)
+		of := r.layout.divisionOf(v)
+		variables[of] = append(variables[of], v)
+	}
+	for _, of := range append([]division{{}}, divisions...) {
+		if err := compareSums(ctx, d, r.ends.copies(of), r.layout.copiesOf(of)(r.index), variables[of]); err != nil {
+			return err
 		}
 	}
-	if err := compareSums(ctx, d, r.ends.data, r.layout.all(r.layout.ranks()), whole); err != nil {
-		return err
-	}
-	return compareSums(ctx, d, r.ends.replica, r.layout.replicaGroup(r.index), parts)
+	return nil
 }
 
 // compareSums names the first variable of which the members of a group, these ranks of the

@@ -27,7 +27,6 @@ var placements = []placement{
 	{"EP 2 × FSDP 2", 1, 2, 2, 1},
 	{"EP 2 × FSDP 4", 1, 4, 2, 1},
 	{"EP 4 × FSDP 4", 1, 4, 4, 1},
-	{"EP 2 × HSDP 2 × 2", 2, 2, 2, 1},
 	{"one rank, two rows", 1, 1, 1, 2},
 	{"FSDP 2, two rows", 1, 2, 1, 2},
 }

@@ -83,14 +83,16 @@ func (s *shards) stage(v *graph.Variable, p part, copied device.Tensor) {
 		return
 	}
 	if !s.alone {
-		_, rows := heldRows(v)
-		s.staged = append(s.staged, stagedPart{copied, v.Tensor().Slice(0, 0, rows)})
+		s.staged = append(s.staged, stagedPart{copied, v.Tensor().Slice(0, 0, heldPart(v).Shape[0])})
 		return
 	}
-	for _, r := range s.ranks[:s.layout.replicaRanks()] { // one replica is as good as any
-		held := r.store.Variable(v.Name)
-		lo, rows := heldRows(held)
-		s.staged = append(s.staged, stagedPart{copied.Slice(0, lo, lo+rows), held.Tensor().Slice(0, 0, rows)})
+	for _, r := range s.layout.partsOf(s.layout.divisionOf(v))(0) { // those of one replica are as good as any
+		held := s.ranks[r].store.Variable(v.Name)
+		p, to := heldPart(held), copied
+		for i, lo := range p.start {
+			to = to.Slice(i, lo, lo+p.Shape[i])
+		}
+		s.staged = append(s.staged, stagedPart{to, held.Tensor().Slice(0, 0, p.Shape[0])})
 	}
 }
 
@@ -103,15 +105,12 @@ func (s *shards) written() []*graph.Variable {
 		return variables
 	}
 	own := s.ranks[0].index
+	holders := s.layout.holders()
 	loads := make([]int64, s.layout.ranks())
 	var list []*graph.Variable
 	for _, v := range variables {
-		parts := 1
-		if divided(v) {
-			parts = s.layout.replicaRanks()
-		}
-		for i := range parts {
-			writer := slices.MinFunc(s.layout.copies(divided(v), i), func(a, b int) int { return cmp.Compare(loads[a], loads[b]) })
+		for _, holders := range holders[s.layout.divisionOf(v)] {
+			writer := slices.MinFunc(holders, func(a, b int) int { return cmp.Compare(loads[a], loads[b]) })
 			loads[writer] += v.Spec.Bytes()
 			if writer == own && !slices.Contains(heldPart(v).Shape, 0) {
 				list = append(list, v)
@@ -185,18 +184,11 @@ func stateVariables(store *graph.Store) []*graph.Variable {
 	})
 }
 
-// divided reports whether each rank has a part of the first dimension of a variable: of
-// a parameter that the layout divides, or of what is kept for one, such as a moment.
+// divided reports whether each rank has a part of a variable: of a parameter that the layout
+// divides, or of what is kept for one, such as a moment.
 func divided(v *graph.Variable) bool { return !slices.Equal(v.Spec.Shape, v.Global) }
 
-// heldRows are the first row of a divided variable that a rank holds and their number, without
-// padding. A part may be nothing but padding.
-func heldRows(v *graph.Variable) (first, rows int) {
-	rows = v.Spec.Shape[0] - v.Padding()
-	return min(v.Offset[0], v.Global[0]-rows), rows
-}
-
-// heldPart is what a rank holds of a variable, without Data and padding.
+// heldPart is what a rank holds of a variable, without Data and padding. It may have no rows.
 func heldPart(v *graph.Variable) part {
 	t := Tensor{Name: v.Name, DType: v.Spec.DType, Shape: v.Global}
 	if !divided(v) {
@@ -204,7 +196,8 @@ func heldPart(v *graph.Variable) part {
 	}
 	start := slices.Clone(v.Offset)
 	t.Shape = slices.Clone(v.Spec.Shape)
-	start[0], t.Shape[0] = heldRows(v)
+	t.Shape[0] -= v.Padding()
+	start[0] = min(start[0], v.Global[0]-t.Shape[0])
 	return part{t, v.Global, start}
 }
 

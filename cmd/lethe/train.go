@@ -19,7 +19,7 @@ On a terminal a bar shows the progress below the lines. If there is a state, tra
 complete one. SIGINT, SIGTERM and SIGUSR1 end it after the step, with the state saved.
 
 With parallelism.backend = "mpi" the ranks are processes, of which one reports: start as
-many as data_parallel_replicate_degree × expert_parallel_degree, with mpirun or srun, a
+many as the product of the degrees of parallelism, with mpirun or srun, a
 lethe that was built with -tags mpi.
 
 Every key of the config can be overridden.
