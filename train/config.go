@@ -223,7 +223,8 @@ type ParallelismConfig struct {
 	DataParallelShardDegree int `toml:"data_parallel_shard_degree"`
 	// "always" gathers parameters again for backward, "never" keeps them from forward to
 	// backward. It counts in every mode of activation_checkpoint, unless save or rerun there
-	// lists "all_gather" or "gathered_parameter".
+	// lists "all_gather" or "gathered_parameter"; in mode "budget", "always" lets those stay
+	// gathered for which there is room.
 	FSDPReshardAfterForward string `toml:"fsdp_reshard_after_forward"`
 	// Ranks of a replica, which share the experts of every layer. It must divide their
 	// number. 1 keeps all experts on one rank.
