@@ -174,7 +174,10 @@ func measurePlan(ctx context.Context, out io.Writer, c train.Config, o train.Opt
 			if !m.SameLoss {
 				verdict = "ANOTHER LOSS"
 			}
-			if !m.SameLoss || m.Predicted != m.Peak {
+			if m.Differs != "" {
+				verdict = "DIFFERS AT " + m.Differs
+			}
+			if !m.SameLoss || m.Differs != "" {
 				code = exitFailed
 			}
 			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t\n", m.Mode, m.Rank, m.Program, m.Predicted, m.Peak, verdict)
