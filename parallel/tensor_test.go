@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,61 +37,30 @@ func (n network) build(b *graph.Builder) {
 	b.AddLoss("loss", nn.OutputLoss(b.Scope("output"), nn.RMSNorm(b.Scope("norm"), x, 0), labels, b.Full(0.5, device.Float64), config))
 }
 
-// run returns the loss and the gradients, added up and put together over ranks.
-func (n network) run(t *testing.T, ranks int) (loss float64, gradients map[string][]float64) {
+// member is one of the ranks that compute a network together.
+type member struct {
+	store   *graph.Store
+	machine *graph.Machine
+}
+
+func (n network) start(t *testing.T, ranks int) []member {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Workers: 1})
 	check(t, err)
 	t.Cleanup(func() { dev.Close() })
 	groups, err := local.New(ranks, local.Options{Timeout: 30 * time.Second})
 	check(t, err)
-	gradients = map[string][]float64{}
-	machines, stores := make([]*graph.Machine, ranks), make([]*graph.Store, ranks)
-	for r := range machines {
+	members := make([]member, ranks)
+	for r := range members {
 		o := graph.StoreOptions{Seed: 3}
 		if ranks > 1 {
 			o.Layout = parallel.Layout{Experts: moe.ExpertLayout{Ranks: 1}, Tensor: groups[r]}
 		}
-		stores[r] = graph.NewStore(dev, o)
-		t.Cleanup(func() { stores[r].Close() })
-		machines[r] = n.compile(t, stores[r])
+		store := graph.NewStore(dev, o)
+		t.Cleanup(func() { store.Close() })
+		members[r] = member{store, n.compile(t, store)}
 	}
-	var running sync.WaitGroup
-	errs := make([]error, ranks)
-	for r, m := range machines {
-		running.Go(func() { errs[r] = m.Run(context.Background(), graph.RunOptions{Step: 1}) })
-	}
-	running.Wait()
-	for r, m := range machines {
-		check(t, errs[r])
-		loss += m.Scalar("loss")
-		for _, v := range stores[r].Variables() {
-			if v.Kind != graph.Parameter {
-				continue
-			}
-			whole := gradients[v.Name]
-			if whole == nil {
-				whole = make([]float64, device.NewSpec(v.Spec.DType, v.Global...).Len())
-				gradients[v.Name] = whole
-			}
-			last := len(v.Global) - 1
-			for i, g := range devicetest.Floats(m.Output(v.Name)) {
-				row, column := i/v.Spec.Shape[last], i%v.Spec.Shape[last]
-				switch {
-				case last == 0:
-				case row < v.Spec.Shape[0]-v.Padding():
-					row += v.Offset[0]
-				case g != 0:
-					t.Errorf("%s: padding has the gradient %v", v.Name, g)
-					continue
-				default:
-					continue
-				}
-				whole[row*v.Global[last]+column+v.Offset[last]] += g
-			}
-		}
-	}
-	return loss, gradients
+	return members
 }
 
 func (n network) compile(t *testing.T, store *graph.Store) *graph.Machine {
@@ -120,18 +90,95 @@ func (n network) compile(t *testing.T, store *graph.Store) *graph.Machine {
 	return m
 }
 
+// run runs all members once.
+func run(t *testing.T, members []member) {
+	t.Helper()
+	var running sync.WaitGroup
+	errs := make([]error, len(members))
+	for r, m := range members {
+		running.Go(func() { errs[r] = m.run() })
+	}
+	running.Wait()
+	for _, err := range errs {
+		check(t, err)
+	}
+}
+
+func (m member) run() error { return m.machine.Run(context.Background(), graph.RunOptions{Step: 1}) }
+
+// results are the loss and the gradients, added up and put together over ranks.
+func results(t *testing.T, members []member) (loss float64, gradients map[string][]float64) {
+	t.Helper()
+	gradients = map[string][]float64{}
+	for _, m := range members {
+		loss += m.machine.Scalar("loss")
+		for _, v := range m.store.Variables() {
+			if v.Kind != graph.Parameter {
+				continue
+			}
+			if gradients[v.Name] == nil {
+				gradients[v.Name] = make([]float64, device.NewSpec(v.Spec.DType, v.Global...).Len())
+			}
+			shape := slices.Clone(v.Spec.Shape)
+			shape[0] -= v.Padding()
+			live := device.NewSpec(v.Spec.DType, shape...).Len()
+			for i, g := range devicetest.Floats(m.machine.Output(v.Name)) {
+				if i < live {
+					gradients[v.Name][place(v.Global, shape, v.Offset, i)] += g
+				} else if g != 0 {
+					t.Errorf("%s: padding has the gradient %v", v.Name, g)
+				}
+			}
+		}
+	}
+	return loss, gradients
+}
+
 // Ranks that compute together have the loss and the gradients of one, also where some of them
 // have no token and no class, or blocks of tokens are several.
 func TestTensorGroupIsOneRank(t *testing.T) {
 	for _, n := range []network{{1, 3, 5}, {2, 3, 7}, {3, 5, 2}, {1, 1, 9}, {2, 259, 33}} {
-		loss, gradients := n.run(t, 1)
+		alone := n.start(t, 1)
+		run(t, alone)
+		loss, gradients := results(t, alone)
 		for _, ranks := range []int{2, 4} {
-			gotLoss, got := n.run(t, ranks)
+			members := n.start(t, ranks)
+			run(t, members)
+			gotLoss, got := results(t, members)
 			near(t, fmt.Sprintf("%v on %d ranks: loss", n, ranks), []float64{gotLoss}, []float64{loss})
 			for name, want := range gradients {
 				near(t, fmt.Sprintf("%v on %d ranks: %s", n, ranks, name), got[name], want)
 			}
 		}
+	}
+}
+
+func TestWarmTensorGroupAllocatesNothing(t *testing.T) {
+	members := network{2, 37, 33}.start(t, 2)
+	run(t, members)
+	start, done := make([]chan bool, len(members)), make(chan error, len(members))
+	for r, m := range members {
+		start[r] = make(chan bool)
+		go func() {
+			for range start[r] {
+				done <- m.run()
+			}
+		}()
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		for _, c := range start {
+			c <- true
+		}
+		for range start {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a warm run", n)
+	}
+	for _, c := range start {
+		close(c)
 	}
 }
 

@@ -39,17 +39,21 @@ func TestMPI(t *testing.T) {
 	if out, err := launch(2, "TestMPI", folder); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for replicas := 1; replicas <= 2; replicas++ {
-		c := onProcesses(t, replicas, 3-replicas, folder)
+	for _, d := range processDegrees {
+		c := onProcesses(t, d, folder)
 		c.Parallelism = train.DefaultConfig().Parallelism
 		c.Training.GlobalBatchSize = 8
 		r := newTrainer(t, c, train.Options{Model: latent(device.Float64)})
 		if r.Steps() != 2 {
-			t.Errorf("%d replicas: the state that loads on one rank is of step %d, want 2", replicas, r.Steps())
+			t.Errorf("%v: the state that loads on one rank is of step %d, want 2", d, r.Steps())
 		}
 		steps(t, r, 1)
 	}
 }
+
+// processDegrees are layouts of two ranks that divide no rows: experts, replicas, and layers
+// that both compute together.
+var processDegrees = []degrees{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}}
 
 // launch runs a test in n processes.
 func launch(n int, test, folder string, env ...string) ([]byte, error) {
@@ -61,10 +65,10 @@ func launch(n int, test, folder string, env ...string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// onProcesses is onRanks with processes that share a folder.
-func onProcesses(t testing.TB, replicas, experts int, folder string) train.Config {
-	c := onRanks(t, replicas, experts)
-	c.Job.DumpFolder = fmt.Sprintf("%s/%d-%d", folder, replicas, experts)
+// onProcesses is together with processes that share a folder.
+func onProcesses(t testing.TB, d degrees, folder string) train.Config {
+	c := together(t, d)
+	c.Job.DumpFolder = filepath.Join(folder, strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "-"), "[]"))
 	c.Parallelism.Backend = "mpi"
 	c.Training.DType = "float64"
 	c.Training.LocalBatchSize, c.Training.Threads = 2, 1
@@ -77,23 +81,25 @@ func onProcesses(t testing.TB, replicas, experts int, folder string) train.Confi
 func trainAsProcess(t *testing.T, folder string) {
 	alone := onRanks(t, 1, 1)
 	alone.Training.DType, alone.Training.LocalBatchSize = "float64", 2
-	want := steps(t, newTrainer(t, alone, train.Options{Model: latent(device.Float64)}), 2)
+	one := newTrainer(t, alone, train.Options{Model: latent(device.Float64)})
+	want := steps(t, one, 2)
 	w, err := mpi.Init(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for replicas := 1; replicas <= 2; replicas++ {
-		c := onProcesses(t, replicas, 3-replicas, folder)
+	for _, d := range processDegrees {
+		c := onProcesses(t, d, folder)
 		r := newTrainer(t, c, train.Options{Model: latent(device.Float64), World: w})
 		got := steps(t, r, 2)
 		for i := range got {
-			name := fmt.Sprintf("%d replicas, step %d: ", replicas, i+1)
+			name := fmt.Sprintf("%v, step %d: ", d, i+1)
 			near(t, name+"loss", []float64{got[i].Loss}, []float64{want[i].Loss}, 1e-10)
 			near(t, name+"gradient norm", []float64{got[i].GradNorm}, []float64{want[i].GradNorm}, 1e-10)
 			if got[i].Tokens != want[i].Tokens || got[i].Valid != want[i].Valid {
 				t.Errorf("%s%+v, want %+v", name, got[i], want[i])
 			}
 		}
+		nearParts(t, fmt.Sprintf("%v: ", d), r.Stores()[0], one.Gradients()[0])
 		if err := r.Save(); err != nil {
 			t.Error(err)
 		}
@@ -120,7 +126,7 @@ func TestMPIDeath(t *testing.T) {
 			if err == nil {
 				t.Fatalf("mpirun is content\n%s", out)
 			}
-			c := onProcesses(t, 1, 2, folder)
+			c := onProcesses(t, degrees{1, 1, 2, 1}, folder)
 			text, err := os.ReadFile(filepath.Join(c.FlightPath(), "rank_0.json"))
 			var record flight.Record
 			if err == nil {
@@ -142,7 +148,7 @@ func TestMPIDeath(t *testing.T) {
 func dieAsProcess(t *testing.T, folder, when string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c := onProcesses(t, 1, 2, folder)
+	c := onProcesses(t, degrees{1, 1, 2, 1}, folder)
 	c.State.AsyncMode = "disabled"
 	o := train.Options{Model: latent(device.Float64)}
 	dies := os.Getenv("OMPI_COMM_WORLD_RANK") == "1"
@@ -204,7 +210,7 @@ func disagreeAsProcess(t *testing.T, folder string) {
 		// The config is the same, what it reads is not.
 		{nil, "rank 1 has a first batch of rank 0 with hash "},
 	} {
-		c := onProcesses(t, 1, 2, folder)
+		c := onProcesses(t, degrees{1, 1, 2, 1}, folder)
 		c.State.Enable = false
 		o := train.Options{Model: latent(device.Float64), World: w}
 		switch {
