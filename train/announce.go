@@ -30,7 +30,7 @@ func (l *loop) announce(ctx context.Context) error {
 		copied = fmt.Sprintf(" + %s copy of the state", formatBytes(n))
 	}
 	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena%s), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
-		c.ActivationCheckpoint.Mode, formatBytes(l.Store().Bytes()+l.usage.peakBytes+l.stagingBytes()), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes), copied,
+		c.ActivationCheckpoint.Mode, formatBytes(l.PredictedBytes()), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes), copied,
 		formatBytes(l.usage.savedBytes), formatFLOPs(l.usage.recomputedFLOPs), l.usage.recomputedPct())
 	if l.costNote != "" {
 		l.print("costs:   %s", l.costNote)

@@ -272,6 +272,12 @@ func (t *Trainer) Memory() []graph.Memory {
 	return list
 }
 
+// PredictedBytes is the most that a rank holds in a step, with as many rows as can come:
+// variables, the copy of the state, and what lives in the arena. A budget bounds it.
+func (t *Trainer) PredictedBytes() int64 {
+	return t.Store().Bytes() + t.stagingBytes() + t.ranks[0].programs.usage(1).peakBytes
+}
+
 // StepResult is what a step reports of itself.
 type StepResult struct {
 	// Loss is the mean cross-entropy over the valid labels of the step, in nats,

@@ -21,6 +21,12 @@ type experiment struct {
 	cases []experimentCase
 	links []link
 
+	// budgets are what a rank may hold in the cases that plan within another one's memory, by
+	// the name of that one.
+	budgets map[string]int64
+	// costs is the folder in which the times of operations are kept as long as the command runs.
+	costs string
+
 	processes
 }
 
@@ -28,14 +34,21 @@ type experiment struct {
 type experimentCase struct {
 	name, mode string
 	rerun      train.StringList
+	within     string // the case whose memory is the budget
 }
 
-// repeats reports whether backward exchanges again.
-func (c experimentCase) repeats() bool { return len(c.rerun) > 0 }
+// repeats reports whether backward exchanges again: what is planned may.
+func (c experimentCase) repeats(again bool) bool {
+	return len(c.rerun) > 0 && (c.within == "" || again)
+}
+
+var exchanges = train.StringList{"all_to_all", "to_host"}
 
 var knownCases = []experimentCase{
-	{name: "before", mode: "selective", rerun: train.StringList{"all_to_all", "to_host"}},
+	{name: "before", mode: "selective", rerun: exchanges},
 	{name: "after", mode: "selective"},
+	{name: "planned-before", mode: "budget", rerun: exchanges, within: "before"},
+	{name: "planned-after", mode: "budget", rerun: exchanges, within: "after"},
 	{name: "full", mode: "full"},
 	{name: "none", mode: "none"},
 }
@@ -45,7 +58,7 @@ func parseCases(names string) ([]experimentCase, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(knownCases, func(c experimentCase) bool { return c.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("--cases: no case %q: have before, after, full, none", name)
+			return nil, fmt.Errorf("--cases: no case %q: have before, after, planned-before, planned-after, full, none", name)
 		}
 		list = append(list, knownCases[i])
 	}
@@ -118,12 +131,33 @@ func (x experiment) config(c experimentCase) train.Config {
 		t.Parallelism.Backend = "mpi"
 	}
 	t.ActivationCheckpoint.Mode, t.ActivationCheckpoint.Rerun = c.mode, c.rerun
+	t.ActivationCheckpoint.MemoryBudget.Bytes = x.budgets[c.within]
 	t.State.Enable = false
 	return t
 }
 
+// plan finds the budgets: what the cases hold that others are to keep within.
+func (x *experiment) plan(ctx context.Context) error {
+	x.budgets = map[string]int64{}
+	for _, c := range x.cases {
+		i := slices.IndexFunc(knownCases, func(k experimentCase) bool { return k.name == c.within })
+		if i < 0 {
+			continue
+		}
+		t, err := train.New(ctx, x.config(knownCases[i]), x.options(local.Link{}))
+		if err != nil {
+			return err
+		}
+		x.budgets[c.within] = t.PredictedBytes()
+		if err := t.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (x experiment) options(l local.Link) train.Options {
-	return train.Options{Model: train.DeepSeekV3(fmt.Sprintf("16B/%d", x.scale), x.shape()), Link: l, World: x.world}
+	return train.Options{Model: train.DeepSeekV3(fmt.Sprintf("16B/%d", x.scale), x.shape()), Link: l, World: x.world, CostFolder: x.costs}
 }
 
 // predicted is by how many bytes more "after" saves than "before" over all ranks, whatever

@@ -20,12 +20,14 @@
 //
 // Case "before" reruns the exchanges and the copies in backward
 // (activation_checkpoint.rerun = ["all_to_all", "to_host"]), "after" is the selective policy
-// as it is; --cases also knows "full" and "none". On every link the cases take turns step
+// as it is; "planned-before" and "planned-after" are what the planner makes of the memory that
+// these two take, with the link's costs, and with the right to rerun exchanges; --cases also
+// knows "full" and "none". On every link the cases take turns step
 // by step, so that what disturbs one disturbs all; a row has the median over the steps,
 // without the first. Bytes are those of all ranks together. The command fails unless
 //
 //   - loss and gradient norm are the same bits in every case, on every link, at every step;
-//   - only "before" reruns all-to-alls or waits for the host in backward;
+//   - of "before" and "after" only the first reruns all-to-alls or waits for the host in backward;
 //   - "after" saves as many bytes more than "before" as the formula in experiment.go says;
 //   - an instrument that sees what kernels read and write, and no plan, finds the predicted
 //     peaks, and the predicted difference in bytes carried over to backward (backend local).
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags.IntVar(&x.threads, "threads", 0, "compute threads of all ranks; 0: one for every CPU")
 	links := flags.String("links", "none,4GB/s,1GB/s,250MB/s,100MB/s,40MB/s", "bandwidths of the link of a rank; none: memory")
 	latency := flags.Duration("latency", 20*time.Microsecond, "latency of a link")
-	names := flags.String("cases", "before,after", "cases to compare with the first")
+	names := flags.String("cases", "before,after,planned-before,planned-after", "cases to compare with the first")
 	backend := flags.String("backend", "local", `"local", or "mpi" under mpirun`)
 	asJSON := flags.Bool("json", false, "print one JSON object per row")
 	if err := flags.Parse(args); err != nil {
@@ -94,6 +96,13 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return fmt.Errorf("--backend %q: want local or mpi", *backend)
 	}
 	fmt.Fprintln(log, x.describe())
+	if x.costs, err = os.MkdirTemp("", "saca2a"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(x.costs)
+	if err := x.plan(ctx); err != nil {
+		return err
+	}
 	if x.world == nil {
 		verdict, err := x.verify(ctx)
 		if err != nil {

@@ -23,8 +23,13 @@ func TestExperiment(t *testing.T) {
 		}
 		rows = append(rows, r)
 	}
-	if len(rows) != 2 || rows[0]["case"] != "before" || rows[1]["case"] != "after" {
+	if len(rows) != 4 || rows[0]["case"] != "before" || rows[1]["case"] != "after" {
 		t.Fatal(rows)
+	}
+	for i, name := range []string{"planned-before", "planned-after"} {
+		if r := rows[2+i]; r["case"] != name || r["against"] != "before" && r["against"] != "after" || r["loss"] != rows[0]["loss"] {
+			t.Errorf("%s: %v", name, r)
+		}
 	}
 	before, after := rows[0], rows[1]
 	for _, key := range strings.Fields("loss grad_norm link") {

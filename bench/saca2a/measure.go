@@ -19,9 +19,11 @@ import (
 type Row struct {
 	Case string `json:"case"`
 	Link string `json:"link"`
-	// TPS is tokens a second of all ranks, and Ratio that to the first case, step by step.
-	TPS   float64 `json:"tps"`
-	Ratio float64 `json:"ratio"`
+	// TPS is tokens a second of all ranks, and Ratio that to the case Against, step by step:
+	// the first, or for what is planned within a budget the fastest other one that fits.
+	TPS     float64 `json:"tps"`
+	Against string  `json:"against"`
+	Ratio   float64 `json:"ratio"`
 	// Low and High are the quartiles of the ratio.
 	Low  float64 `json:"ratio_low"`
 	High float64 `json:"ratio_high"`
@@ -86,7 +88,7 @@ func (x experiment) onLink(ctx context.Context, l link, reference []train.StepRe
 	}
 	var before, after *runner
 	for _, r := range runners {
-		if err := r.finish(ctx, x, runners[0]); err != nil {
+		if err := r.finish(ctx, x, against(r, runners, x.budgets[r.within])); err != nil {
 			return nil, err
 		}
 		rows = append(rows, r.row)
@@ -129,18 +131,37 @@ func (r *runner) step(ctx context.Context, x experiment, reference *train.StepRe
 	row.RerunAllToAll = t.Collectives[graph.RerunPass][collective.KindAllToAll].Calls
 	row.BackwardAllToAll = row.RerunAllToAll + t.Collectives[graph.BackwardPass][collective.KindAllToAll].Calls
 	row.BackwardHostSyncs = t.Machines.HostSyncs[graph.RerunPass] + t.Machines.HostSyncs[graph.BackwardPass]
-	if again := row.RerunAllToAll + row.BackwardHostSyncs; r.repeats() != (again > 0) {
+	if again := row.RerunAllToAll+row.BackwardHostSyncs > 0; r.repeats(again) != again {
 		return fmt.Errorf("%d all-to-alls are rerun and the host waits %d times in backward", row.RerunAllToAll, row.BackwardHostSyncs)
 	}
 	return nil
 }
 
+// against is what a case is compared with.
+func against(r *runner, all []*runner, budget int64) *runner {
+	fastest := all[0]
+	if r.within == "" {
+		return fastest
+	}
+	fastest = nil
+	for _, c := range all {
+		if c.within == "" && c.PredictedBytes() <= budget && (fastest == nil || quantile(c.seconds, 0.5) < quantile(fastest.seconds, 0.5)) {
+			fastest = c
+		}
+	}
+	if fastest == nil {
+		return all[0] // the case whose memory is the budget does not run
+	}
+	return fastest
+}
+
 // finish sums up the steps.
-func (r *runner) finish(ctx context.Context, x experiment, first *runner) error {
+func (r *runner) finish(ctx context.Context, x experiment, other *runner) error {
 	var ratios []float64
 	for i, s := range r.seconds {
-		ratios = append(ratios, first.seconds[i]/s)
+		ratios = append(ratios, other.seconds[i]/s)
 	}
+	r.row.Against = other.name
 	r.row.TPS = float64(x.ranks*x.tokens) / quantile(r.seconds, 0.5)
 	r.row.Ratio, r.row.Low, r.row.High = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
 	r.row.ExposedSeconds = quantile(r.exposed, 0.5)
@@ -164,7 +185,7 @@ func quantile(x []float64, q float64) float64 {
 func (x experiment) claims() []string {
 	return []string{
 		fmt.Sprintf("loss and grad_norm: the same bits in all cases on all links in each of %d steps", x.steps),
-		fmt.Sprintf("backward: only case before reruns all-to-alls or waits for the host; after saves %d bytes more, as predicted", x.predicted()),
+		fmt.Sprintf("backward: case after, unlike before, reruns no all-to-alls and does not wait for the host; it saves %d bytes more, as predicted", x.predicted()),
 	}
 }
 
@@ -175,7 +196,7 @@ func printTable(out io.Writer, cases []experimentCase, rows []Row) error {
 	for i, c := range cases {
 		fmt.Fprintf(w, "%s tokens/s\texposed s\t", c.name)
 		if i > 0 {
-			fmt.Fprintf(w, "/ %s\tquartiles\t", cases[0].name)
+			fmt.Fprintf(w, "/ %s\tquartiles\t", comparison(cases, i))
 		}
 	}
 	fmt.Fprintln(w)
@@ -197,14 +218,22 @@ func printTable(out io.Writer, cases []experimentCase, rows []Row) error {
 		fmt.Fprintf(out, "%s: %d bytes saved, peak %d; a rank's backward has %d all-to-alls, %d of them rerun, and %d host syncs\n",
 			c.name, r.SavedBytes, r.PeakBytes, r.BackwardAllToAll, r.RerunAllToAll, r.BackwardHostSyncs)
 		if i > 0 {
-			fmt.Fprintln(out, crossover(cases[0].name, c.name, rows, i, len(cases)))
+			fmt.Fprintln(out, crossover(comparison(cases, i), c.name, rows, i, len(cases)))
 		}
 	}
 	return nil
 }
 
-// crossover tells on which links a case is ahead of the first by more than the noise.
-func crossover(first, name string, rows []Row, i, cases int) string {
+// comparison names what case i is held against.
+func comparison(cases []experimentCase, i int) string {
+	if cases[i].within != "" {
+		return "fastest fitting"
+	}
+	return cases[0].name
+}
+
+// crossover tells on which links a case is ahead of another by more than the noise.
+func crossover(other, name string, rows []Row, i, cases int) string {
 	var ahead, even, behind []string
 	for line := range slices.Chunk(rows, cases) {
 		switch r := line[i]; {
@@ -216,5 +245,5 @@ func crossover(first, name string, rows []Row, i, cases int) string {
 			even = append(even, r.Link)
 		}
 	}
-	return fmt.Sprintf("%s against %s, by the quartiles: ahead on %v, even on %v, behind on %v", name, first, ahead, even, behind)
+	return fmt.Sprintf("%s against %s, by the quartiles: ahead on %v, even on %v, behind on %v", name, other, ahead, even, behind)
 }
