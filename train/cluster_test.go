@@ -24,13 +24,14 @@ import (
 
 // spread is a model with experts on some ranks. Its router sends tokens in turn, so that all
 // ranks really get as many.
-func spread(t *testing.T, replicas, shards, experts int) (Config, Options) {
+func spread(t *testing.T, replicas, shards, experts, tensors int) (Config, Options) {
 	c := DefaultConfig()
 	c.Job.DumpFolder = t.TempDir()
 	c.Training.Dataset = StringList{"moby_dick"}
 	c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.GlobalBatchSize, c.Training.Threads = 16, 1, 3, 1
 	c.State.Enable = false
 	c.Parallelism.DataParallelReplicateDegree, c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = replicas, shards, experts
+	c.Parallelism.TensorParallelDegree = tensors
 	return c, Options{Model: DeepSeekV3("spread", deepseekv3.Config{Dim: 20, Layers: 2, DenseLayers: 1, Vocab: 257, Hidden: 30,
 		Heads: 2, QLoRA: 16, KVLoRA: 16, NoPEDims: 8, RoPEDims: 4, ValueDim: 8, RoPE: attention.RoPE{Theta: 1e4},
 		Experts: 4, TopK: 2, ExpertHidden: 30, SharedExperts: 1, Score: moe.Sigmoid, RouteNorm: true, RouteScale: 1,
@@ -40,11 +41,11 @@ func spread(t *testing.T, replicas, shards, experts int) (Config, Options) {
 // Without a rank being there, the plan says what each holds, needs and sends: to the byte
 // what a run does.
 func TestClusterPlanIsWhatRanksDo(t *testing.T) {
-	for i, l := range [][3]int{{1, 1, 1}, {1, 2, 1}, {1, 4, 1}, {2, 2, 1}, {1, 1, 4}, {2, 1, 2}, {1, 4, 2}, {1, 4, 4}} {
+	for i, l := range [][4]int{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1}, {2, 2, 1, 1}, {1, 1, 4, 1}, {2, 1, 2, 1}, {1, 4, 2, 1}, {1, 4, 4, 1}, {1, 1, 1, 2}, {1, 2, 2, 2}} {
 		if testing.Short() && i%3 != 0 {
 			continue
 		}
-		c, o := spread(t, l[0], l[1], l[2])
+		c, o := spread(t, l[0], l[1], l[2], l[3])
 		p, err := PlanForCluster(c, o, Cluster{})
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +71,7 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 			if held := first.store.Bytes(); held+peak != row.TotalBytes || held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes {
 				t.Errorf("%s: %d bytes are held and the peak is %d, planned %+v", name, held, peak, row)
 			}
-			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != max(l[1], l[2])*l[0] {
+			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != l[0]*max(l[1], l[2])*l[3] {
 				t.Errorf("%s: %+v", name, row)
 			}
 		}
@@ -80,13 +81,13 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 // The simulated time is that of ranks whose clock only the link moves: they compute in no
 // time, and so does the cluster.
 func TestSimulatedTimeIsThatOfALink(t *testing.T) {
-	for i, l := range [][3]int{{1, 2, 1}, {2, 2, 1}, {1, 4, 2}} {
+	for i, l := range [][4]int{{1, 2, 1, 1}, {2, 2, 1, 1}, {1, 4, 2, 1}, {1, 2, 2, 2}} {
 		for j, mode := range modeNames {
-			if testing.Short() && j != i {
+			if testing.Short() && j != i%3 {
 				continue
 			}
 			link := local.Link{Latency: time.Millisecond, Bandwidth: 1e6}
-			c, o := spread(t, l[0], l[1], l[2])
+			c, o := spread(t, l[0], l[1], l[2], l[3])
 			c.ActivationCheckpoint.Mode = mode
 			o.Link = link
 			p, err := PlanForCluster(c, o, Cluster{Link: link})
@@ -161,5 +162,30 @@ func TestSimulationByHand(t *testing.T) {
 	}
 	if sent := got.traffic.Collectives[graph.ForwardPass][collective.KindAllGather]; sent != (flight.Count{Calls: 2, Sent: 2 * 64, Received: 2 * 64}) {
 		t.Errorf("%+v is gathered", sent)
+	}
+}
+
+// Nothing of a job's size is allocated for a plan: 671B parameters on 256 ranks of which each
+// holds a 256-th, but for padding.
+func TestPlanOfALargeCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles three modes of 61 layers")
+	}
+	c := DefaultConfig()
+	c.Training.Dataset = StringList{"moby_dick"}
+	c.Model.Name, c.Model.Flavor = "deepseek_v3", "671B"
+	c.Training.SeqLen, c.Training.LocalBatchSize = 4096, 1
+	c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = 256, 64
+	p, err := PlanForCluster(c, Options{}, Cluster{Memory: 80 << 30, FLOPs: 4e14, Link: local.Link{Bandwidth: 5e10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range p.Rows {
+		if held := row.ParameterBytes * 256; held < 4*p.Model.Parameters() || held > 4*p.Model.Parameters()*1001/1000 || row.OptimizerBytes != 2*row.ParameterBytes {
+			t.Errorf("%s: a rank holds %d bytes of %d parameters", row.Mode, row.ParameterBytes, p.Model.Parameters())
+		}
+		if row.Fits || !(row.StepSeconds > row.ComputeSeconds && row.StepSeconds < row.ComputeSeconds+row.CommunicationSeconds) {
+			t.Errorf("%+v", row)
+		}
 	}
 }

@@ -46,19 +46,21 @@ func TestMPIShards(t *testing.T) {
 // processPlacements are layouts of so many processes.
 func processPlacements(processes int) []placement {
 	return slices.DeleteFunc(slices.Clone(placements), func(p placement) bool {
-		return p.replicas*max(p.shards, p.experts) != processes || p.shards == 1 || p.rows > 1
+		return p.ranks() != processes || p.shards == 1 || p.rows > 1
 	})
 }
 
+func (p placement) ranks() int { return p.replicas * max(p.shards, p.experts) * p.tensors }
+
 func (p placement) model() train.Model {
-	if p.experts > 1 {
+	if p.experts*p.tensors > 1 {
 		return latent(device.Float64)
 	}
 	return uneven(device.Float64, false)
 }
 
 func (p placement) onProcesses(t *testing.T, folder string) train.Config {
-	return onProcesses(t, degrees{p.replicas, p.shards, p.experts, 1}, folder)
+	return onProcesses(t, degrees{p.replicas, p.shards, p.experts, p.tensors}, folder)
 }
 
 // shardAsProcess is the part of one process.
@@ -67,7 +69,7 @@ func shardAsProcess(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	saved := map[bool]string{} // the layout before of a model with experts, or without
+	saved := map[bool]string{} // by the layout before, of a model with experts or without
 	for _, p := range processPlacements(w.Size()) {
 		alone := onRanks(t, 1, 1)
 		alone.Training.DType, alone.Training.LocalBatchSize = "float64", 2
@@ -84,7 +86,7 @@ func shardAsProcess(t *testing.T, folder string) {
 		if err := r.Save(); err != nil {
 			t.Error(err)
 		}
-		if from := saved[p.experts > 1]; from != "" {
+		if from := saved[p.experts*p.tensors > 1]; from != "" {
 			c.State.InitialLoadPath, c.State.InitialLoadModelOnly = from, false
 			c.Job.DumpFolder += "-moved"
 			moved := newTrainer(t, c, train.Options{Model: p.model(), World: w})
@@ -93,7 +95,7 @@ func shardAsProcess(t *testing.T, folder string) {
 			}
 			steps(t, moved, 1)
 		}
-		saved[p.experts > 1] = p.onProcesses(t, folder).StatePath()
+		saved[p.experts*p.tensors > 1] = p.onProcesses(t, folder).StatePath()
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)

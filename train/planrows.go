@@ -169,11 +169,8 @@ func (m *planMaker) sweep(r *PlanReport) error {
 func (m *planMaker) compiler(mode string, bytes int64) (*compiler, error) {
 	c := m.config
 	c.ActivationCheckpoint.Mode = mode
-	connected, err := newLayout(c.Parallelism).localEnds(m.options.Link)
-	if err != nil {
-		return nil, err
-	}
-	of, err := newCompiler(c, m.options, newStore(m.device, c, 0, connected[0]), connected[0])
+	seats := newLayout(c.Parallelism).seats(0)
+	of, err := newCompiler(c, m.options, newStore(m.device, c, 0, seats), seats)
 	if err == nil && mode == budgetMode {
 		of.budget = m.budget
 		of.budget.bytes = bytes

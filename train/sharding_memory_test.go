@@ -11,18 +11,20 @@ import (
 	"github.com/lethe-go/lethe/train"
 )
 
-// shardings are FSDP, HSDP and FSDP beside expert parallelism: replicas, shards, experts.
+// shardings are FSDP, HSDP and FSDP beside expert and tensor parallelism: replicas, shards,
+// experts, tensors.
 var shardings = []struct {
 	name    string
-	degrees [3]int
+	degrees [4]int
 }{
-	{"FSDP 2", [3]int{1, 2, 1}}, {"FSDP 4", [3]int{1, 4, 1}}, {"HSDP 2 × 2", [3]int{2, 2, 1}},
-	{"EP 2 × FSDP 2", [3]int{1, 2, 2}}, {"EP 2 × FSDP 4", [3]int{1, 4, 2}}, {"EP 2 × HSDP 2 × 2", [3]int{2, 2, 2}},
+	{"FSDP 2", [4]int{1, 2, 1, 1}}, {"FSDP 4", [4]int{1, 4, 1, 1}}, {"HSDP 2 × 2", [4]int{2, 2, 1, 1}},
+	{"EP 2 × FSDP 2", [4]int{1, 2, 2, 1}}, {"EP 2 × FSDP 4", [4]int{1, 4, 2, 1}}, {"EP 2 × HSDP 2 × 2", [4]int{2, 2, 2, 1}},
+	{"TP 2", [4]int{1, 1, 1, 2}}, {"TP 2 × FSDP 2", [4]int{1, 2, 1, 2}}, {"EP 2 × FSDP 2 × TP 2", [4]int{1, 2, 2, 2}},
 }
 
 // shardedModel has rows that no number of shards divides evenly, or experts.
-func shardedModel(experts int) train.Model {
-	if experts > 1 {
+func shardedModel(d [4]int) train.Model {
+	if d[2]*d[3] > 1 {
 		return latent(device.Float32)
 	}
 	return uneven(device.Float32, false)
@@ -39,9 +41,10 @@ func TestMeasuredPeakOfShards(t *testing.T) {
 					continue
 				}
 				c := sharded(t, s.degrees[0], s.degrees[1], s.degrees[2])
+				c.Parallelism.TensorParallelDegree = s.degrees[3]
 				c.Training.GlobalBatchSize = 2 // first and last write gradients, and add to them
 				c.Parallelism.FSDPReshardAfterForward = reshard
-				all, err := train.MeasurePeaks(context.Background(), c, mode, train.Options{Model: shardedModel(s.degrees[2])})
+				all, err := train.MeasurePeaks(context.Background(), c, mode, train.Options{Model: shardedModel(s.degrees)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,9 +62,12 @@ func TestMeasuredPeakOfShards(t *testing.T) {
 // shards a rank holds an n-th and the padding that is stated, if there are as many rows.
 func TestShardsHoldTheirPart(t *testing.T) {
 	for _, s := range shardings {
+		if s.degrees[3] > 1 {
+			continue // what tensor groups divide, package parallel tests
+		}
 		name, shards := s.name, s.degrees[1]
 		c := sharded(t, s.degrees[0], shards, s.degrees[2])
-		r := newTrainer(t, c, train.Options{Model: shardedModel(s.degrees[2])})
+		r := newTrainer(t, c, train.Options{Model: shardedModel(s.degrees)})
 		steps(t, r, 1)
 		var held, whole, padding, undivided int64
 		stores := r.Stores()

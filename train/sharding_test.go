@@ -1,13 +1,18 @@
 package train_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lethe-go/lethe/attention"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/devicetest"
+	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/llama3"
 	"github.com/lethe-go/lethe/train"
 )
@@ -95,6 +100,36 @@ func TestShardsTrainTheBitsOfReplicas(t *testing.T) {
 					t.Errorf("%v, %s, %s: other parameters than replicas", l, mode, reshard)
 				}
 			}
+		}
+	}
+}
+
+// What is no parameter, such as the bias of routers, is the same on all ranks, bit for bit,
+// and so is what of the parameters is whole on each.
+func TestShardsAgreeOnWhatIsWhole(t *testing.T) {
+	for _, l := range [][3]int{{1, 2, 1}, {1, 4, 2}, {2, 2, 2}, {1, 4, 4}} {
+		c := sharded(t, l[0], l[1], l[2])
+		r := newTrainer(t, c, train.Options{Model: latent(device.Float32)})
+		steps(t, r, 3)
+		stores, biases := r.Stores(), 0
+		for _, v := range stores[0].Variables() {
+			if v.Kind == graph.Scratch || !slices.Equal(v.Spec.Shape, v.Global) {
+				continue
+			}
+			if strings.HasSuffix(v.Name, ".expert_bias") {
+				biases++
+				if !slices.ContainsFunc(devicetest.Floats(v.Tensor()), func(x float64) bool { return x != 0 }) {
+					t.Errorf("%v: %s has not moved", l, v.Name)
+				}
+			}
+			for rank, store := range stores {
+				if !bytes.Equal(device.Raw(store.Variable(v.Name).Tensor()), device.Raw(v.Tensor())) {
+					t.Errorf("%v: %s is another on rank %d", l, v.Name, rank)
+				}
+			}
+		}
+		if biases == 0 {
+			t.Errorf("%v: no router has a bias", l)
 		}
 	}
 }

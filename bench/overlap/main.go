@@ -6,10 +6,10 @@
 //
 // The ranks are goroutines with a link between them (package collective/local) on which
 // gathering parameters and reducing gradients take time but no processor. Each row trains a
-// few steps of a Llama with parallelism.data_parallel_shard_degree = --shards and reads the
-// trace of the last one (profiling.enable_profiling): communication is what the lanes of
-// collectives were busy, waiting for other ranks included, and exposed what the compute lane
-// spent waiting for them. Both are those of all ranks together.
+// few steps of a Llama with parallelism.data_parallel_shard_degree = --shards and reads their
+// traces (profiling.enable_profiling): communication is what the lanes of collectives were
+// busy, waiting for other ranks included, and exposed what the compute lane spent waiting for
+// them. Both are those of all ranks together, in the step with the median share.
 //
 // Beside it stands what lethe plan --cluster predicts for the link, at the rate at which the
 // compute lane of the traced step really computed.
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags.IntVar(&x.dim, "dim", 256, "width of the residual stream, a multiple of 16")
 	flags.IntVar(&x.layers, "layers", 8, "transformer blocks")
 	flags.IntVar(&x.tokens, "tokens", 256, "tokens of a rank in a step")
-	flags.IntVar(&x.steps, "steps", 4, "steps on each link; the last is traced")
+	flags.IntVar(&x.steps, "steps", 10, "steps on each link; all but the first count")
 	flags.StringVar(&x.reshard, "reshard", "always", "fsdp_reshard_after_forward")
 	links := flags.String("links", "1GB/s,500MB/s,250MB/s,125MB/s", "bandwidths of the link of a rank")
 	latency := flags.Duration("latency", 20*time.Microsecond, "latency of a link")
@@ -59,8 +59,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if x.shards < 2 || x.dim < 16 || x.dim%16 != 0 || min(x.layers, x.tokens, x.steps) < 1 {
-		return fmt.Errorf("--shards %d --dim %d --layers %d --tokens %d --steps %d: want at least 2, a multiple of 16, 1, 1, 1", x.shards, x.dim, x.layers, x.tokens, x.steps)
+	if x.shards < 2 || x.dim < 16 || x.dim%16 != 0 || min(x.layers, x.tokens, x.steps-1) < 1 {
+		return fmt.Errorf("--shards %d --dim %d --layers %d --tokens %d --steps %d: want at least 2, a multiple of 16, 1, 1, 2", x.shards, x.dim, x.layers, x.tokens, x.steps)
 	}
 	var rows []Row
 	for name := range strings.SplitSeq(*links, ",") {
