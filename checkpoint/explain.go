@@ -103,7 +103,7 @@ func neededOutputs(g *graph.Graph, p *graph.Plan) [][]bool {
 
 func entryOf(p *graph.Plan, n *graph.Node) graph.Entry {
 	if p == nil || n.ID >= len(p.Entries) {
-		return graph.Entry{By: "no plan"}
+		return graph.Entry{Why: "no plan"}
 	}
 	return p.Entries[n.ID]
 }
@@ -172,7 +172,7 @@ func (r Report) String() string {
 	count := map[Fate]int{}
 	for _, l := range r.Lines {
 		count[l.Fate]++
-		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%.4g\t%s\n", l.Node.Name, l.Node.Kind, l.Fate, l.Bytes, l.FLOPs/1e6, l.Entry.By)
+		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%.4g\t%s\n", l.Node.Name, l.Node.Kind, l.Fate, l.Bytes, l.FLOPs/1e6, l.Entry.Why)
 	}
 	w.Flush()
 	fmt.Fprintf(&s, "%d kept, %d bytes; ", count[Kept], r.SavedBytes())

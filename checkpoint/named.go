@@ -36,7 +36,7 @@ type name struct {
 
 	follower *graph.Node // a view or wait it names
 	refused  *graph.Node // an op it names and does not decide about
-	refusal  string      // rule that did
+	refusal  refusal     // rule that did
 	obeyed   bool
 }
 
@@ -135,17 +135,17 @@ func how(e *name, n *graph.Node) string {
 	return "a tag"
 }
 
-// settle notes for every entry that names n whether it was followed; refusal is
+// settle notes for every entry that names n whether it was followed; why is
 // the rule that stood against rerunning or offloading n, if any.
-func (ns *names) settle(n *graph.Node, refusal string) {
+func (ns *names) settle(n *graph.Node, why refusal) {
 	for _, e := range ns.all() {
 		if !e.names(n) {
 			continue
 		}
-		if refusal == "" || e.list == "save" {
+		if why.none() || e.list == "save" {
 			e.obeyed = true
 		} else if e.refused == nil {
-			e.refused, e.refusal = n, refusal
+			e.refused, e.refusal = n, why
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (ns *names) check(nodes []*graph.Node) error {
 		case e.obeyed:
 		case e.refused != nil:
 			return fmt.Errorf("checkpoint: %s: %v has no effect: %s (%s); remove it%s",
-				e.refused.Name, e, e.refusal, e.refused.Kind, e.hint())
+				e.refused.Name, e, e.refusal.why, e.refused.Kind, e.hint())
 		case e.follower != nil:
 			return fmt.Errorf("checkpoint: %s: %v has no effect: it names only views and waits (%s), which follow the value they read; name that value",
 				e.follower.Name, e, e.follower.Kind)
@@ -179,7 +179,7 @@ func (ns *names) check(nodes []*graph.Node) error {
 
 // hint says how a pattern could name a kind.
 func (e *name) hint() string {
-	if e.segs == nil || !strings.HasPrefix(e.refusal, defaultPrefix) {
+	if e.segs == nil || e.refusal.by != graph.Default {
 		return ""
 	}
 	return fmt.Sprintf(", or name the kind: %q", e.text+"."+e.refused.Kind)

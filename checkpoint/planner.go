@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lethe-go/lethe/checkpoint/internal/remat"
 	"github.com/lethe-go/lethe/device"
@@ -61,7 +60,7 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 	for _, n := range f.nodes {
 		p.costs[n.ID] = costs.Nanoseconds(n)
 		p.free[n.ID] = f.leader[n.ID] == n && f.open(n, resolved.Entries[n.ID]) &&
-			runsOnce(n) == "" && f.readOutside(n, n.Region) == "" && !overwritten(n)
+			runsOnce(n).none() && f.readOutside(n, n.Region).none() && !overwritten(n)
 	}
 	p.build(f)
 	p.solver, err = remat.NewSolver(p.problem)
@@ -71,16 +70,10 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 // open reports whether an entry is nobody's firm decision. The default rules save what
 // nobody has named; where the rerun list names it, what is best is open.
 func (f *forward) open(n *graph.Node, e graph.Entry) bool {
-	if f.savedByDefault(n) != "" {
-		return strings.HasPrefix(e.By, byRerunList)
+	if !f.savedByDefault(n).none() {
+		return e.By == graph.List && e.Choice == graph.Rerun
 	}
-	switch e.Decision {
-	case Auto:
-		return e.By == byNoRegion || e.By == byNoPolicy
-	case PreferSave, PreferRecompute:
-		return strings.HasPrefix(e.By, byPolicy)
-	}
-	return false
+	return e.By == graph.Nobody || e.By == graph.PolicyAnswer && (e.Decision == PreferSave || e.Decision == PreferRecompute)
 }
 
 // overwritten reports whether n reads a variable that a later node overwrites.
@@ -265,7 +258,7 @@ func (p *Planner) judge(rerun []bool) (Planned, error) {
 			continue
 		}
 		e := &q.Plan.Entries[n.ID]
-		e.Choice, e.By = graph.Save, "budget"
+		e.Choice, e.By, e.Why = graph.Save, graph.Budget, "budget"
 		if rerun[i] {
 			e.Choice = graph.Rerun
 		}

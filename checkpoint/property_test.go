@@ -147,11 +147,11 @@ func checkRules(t *rapid.T, g *graph.Graph, plan *graph.Plan) {
 			}
 			continue
 		}
-		if e.By == "" {
+		if e.Why == "" {
 			t.Errorf("%s: nobody decided", n.Name)
 		}
 		if e.Choice == graph.Rerun && (n.Effects.Has(graph.Discrete) || n.Effects.Has(graph.SideEffect)) {
-			t.Errorf("%s is rerun: %s", n.Name, e.By)
+			t.Errorf("%s is rerun: %s", n.Name, e.Why)
 		}
 		if n.IsView() && e.Choice != plan.Entries[n.In[0].Node.ID].Choice {
 			t.Errorf("view %s: %v, but its base: %v", n.Name, e.Choice, plan.Entries[n.In[0].Node.ID].Choice)

@@ -8,14 +8,6 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
-// What an entry says of who decided, where no rule, list or pattern did.
-const (
-	byPolicy    = "policy of " // and the region
-	byRerunList = "rerun "     // and the entry
-	byNoRegion  = "no region"
-	byNoPolicy  = "no policy decided"
-)
-
 // Resolve asks the policies of the graph's regions, applies the options and the
 // rules (see the package documentation), and returns a plan with an entry for
 // every computed forward node. The order of asking is the order of construction,
@@ -34,7 +26,7 @@ func Resolve(g *graph.Graph, o Options) (*graph.Plan, error) {
 	for _, n := range r.nodes {
 		if l := r.leader[n.ID]; l != n {
 			r.names.follow(n)
-			plan.Entries[n.ID] = graph.Entry{Choice: plan.Entries[l.ID].Choice, By: rulePrefix + follower(n) + l.Name}
+			plan.Entries[n.ID] = graph.Entry{Choice: plan.Entries[l.ID].Choice, By: graph.Leader, Why: "rule: " + follower(n) + l.Name}
 			continue
 		}
 		verdict, err := r.decide(n)
@@ -80,30 +72,33 @@ func (r *resolver) decide(n *graph.Node) (verdict, error) {
 	c := graph.Candidate{Node: r.withTags(n)}
 	v, err := r.asked(c)
 	if err == nil && v.Choice == graph.Offload {
-		refusal := r.staysPut(n)
-		r.names.settle(c.Node, refusal)
-		if refusal != "" {
-			v.Choice, v.By = graph.Save, refusal
-		}
+		against := r.staysPut(n)
+		r.names.settle(c.Node, against)
+		v.refuse(against)
 		return v, nil
 	}
-	if err != nil || v.Choice == graph.Save && runsOnce(n) == "" {
-		r.names.settle(c.Node, "")
+	if err != nil || v.Choice == graph.Save && runsOnce(n).none() {
+		r.names.settle(c.Node, refusal{})
 		return v, err
 	}
-	refusal := runsOnce(n)
-	if refusal == "" && !v.meant {
-		refusal = r.savedByDefault(n)
+	against := runsOnce(n)
+	if against.none() && !v.meant {
+		against = r.savedByDefault(n)
 	}
-	r.names.settle(c.Node, refusal)
-	if refusal == "" {
+	r.names.settle(c.Node, against)
+	if against.none() {
 		// Not a refusal of the name: inside the region the value may be dropped.
-		refusal = r.readOutside(n, v.region)
+		against = r.readOutside(n, v.region)
 	}
-	if refusal != "" {
-		v.Choice, v.By = graph.Save, refusal
-	}
+	v.refuse(against)
 	return v, nil
+}
+
+// refuse saves what a rule speaks against rerunning or offloading.
+func (v *verdict) refuse(against refusal) {
+	if !against.none() {
+		v.Choice, v.By, v.Why = graph.Save, against.by, against.why
+	}
 }
 
 // asked is what patterns, lists and policies say about a node, before the rules.
@@ -121,9 +116,9 @@ func (r *resolver) asked(c graph.Candidate) (verdict, error) {
 	v.meant = v.meant || kind || listed != nil && listed.list == "rerun"
 	switch {
 	case pattern != nil:
-		v.Choice, v.By, v.region = graph.Rerun, pattern.String(), c.Region
+		v.Choice, v.By, v.Why, v.region = graph.Rerun, graph.Pattern, pattern.String(), c.Region
 	case listed != nil:
-		v.Choice, v.By, v.region = listed.choice(), listed.String(), c.Region
+		v.Choice, v.By, v.Why, v.region = listed.choice(), graph.List, listed.String(), c.Region
 	}
 	return v, nil
 }
@@ -143,7 +138,7 @@ func (r *resolver) askRegions(c graph.Candidate) (verdict, error) {
 		}
 		if d != Auto {
 			v := verdict{region: region, meant: d == MustRecompute}
-			v.Decision, v.By = d, byPolicy+describe(region)
+			v.Decision, v.By, v.Why = d, graph.PolicyAnswer, "policy of "+describe(region)
 			switch arm(d) {
 			case MustRecompute:
 				v.Choice = graph.Rerun
@@ -153,11 +148,11 @@ func (r *resolver) askRegions(c graph.Candidate) (verdict, error) {
 			return v, nil
 		}
 	}
-	by := byNoRegion
+	why := "no region"
 	if c.Region != nil {
-		by = byNoPolicy
+		why = "no policy decided"
 	}
-	return verdict{Entry: graph.Entry{By: by}, region: c.Region}, nil
+	return verdict{Entry: graph.Entry{Why: why}, region: c.Region}, nil
 }
 
 // ask calls a region's policy, which is the user's code.

@@ -5,49 +5,52 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
-// Rules say who decided in the same words everywhere: "rule:" for those that
-// nothing can change, "default:" for those that give way to a name.
-const (
-	rulePrefix    = "rule: "
-	defaultPrefix = "default: "
-)
+// refusal is what stands against rerunning or offloading a node: a rule that nothing
+// can change, or a default that gives way to a name. The zero refusal is none.
+type refusal struct {
+	by  graph.Decider
+	why string
+}
 
-// runsOnce is the absolute rule against ever running n again, or "".
-func runsOnce(n *graph.Node) string {
+func rule(why string) refusal     { return refusal{graph.Rule, "rule: " + why} }
+func givesWay(why string) refusal { return refusal{graph.Default, "default: " + why} }
+func (r refusal) none() bool      { return r == refusal{} }
+
+// runsOnce is the absolute rule against ever running n again.
+func runsOnce(n *graph.Node) refusal {
 	switch {
 	case n.Effects.Has(graph.Discrete):
-		return rulePrefix + "a discrete choice is made once"
+		return rule("a discrete choice is made once")
 	case n.Effects.Has(graph.SideEffect):
-		return rulePrefix + "a side effect happens once"
+		return rule("a side effect happens once")
 	}
-	return ""
+	return refusal{}
 }
 
-// savedByDefault is the rule that saves n although a policy would recompute
-// everything, or "".
-func (f *forward) savedByDefault(n *graph.Node) string {
+// savedByDefault is what saves n although a policy would recompute everything.
+func (f *forward) savedByDefault(n *graph.Node) refusal {
 	switch {
 	case n.Effects.Has(graph.Collective):
-		return defaultPrefix + "collectives are not rerun"
+		return givesWay("collectives are not rerun")
 	case isHostResult(n):
-		return defaultPrefix + "host results are saved"
+		return givesWay("host results are saved")
 	case isInteger(n) && f.anyReader(n, countsRows):
-		return defaultPrefix + "routing counts are saved"
+		return givesWay("routing counts are saved")
 	}
-	return ""
+	return refusal{}
 }
 
-// staysPut is the rule against offloading n, or "".
-func (f *forward) staysPut(n *graph.Node) string {
-	if output := f.isOutput(n); output != "" {
+// staysPut is the rule against offloading n.
+func (f *forward) staysPut(n *graph.Node) refusal {
+	if output := f.isOutput(n); !output.none() {
 		return output
 	}
 	for _, s := range n.Out {
 		if s.Place != device.OnHost {
-			return ""
+			return refusal{}
 		}
 	}
-	return rulePrefix + "it is on the host"
+	return rule("it is on the host")
 }
 
 func isHostResult(n *graph.Node) bool {
@@ -77,15 +80,15 @@ func isInteger(n *graph.Node) bool {
 	return true
 }
 
-// readOutside returns the border rule if something outside of region reads n,
-// itself or through views and waits, or "". Outside of all regions there is no
-// border, but whoever runs the program reads its outputs.
-func (f *forward) readOutside(n *graph.Node, region *graph.Region) string {
-	if output := f.isOutput(n); output != "" {
+// readOutside is the border rule: something outside of region reads n, itself or
+// through views and waits. Outside of all regions there is no border, but whoever
+// runs the program reads its outputs.
+func (f *forward) readOutside(n *graph.Node, region *graph.Region) refusal {
+	if output := f.isOutput(n); !output.none() {
 		return output
 	}
 	if region == nil {
-		return ""
+		return refusal{}
 	}
 	reader := ""
 	f.anyReader(n, func(u *graph.Node) bool {
@@ -95,17 +98,17 @@ func (f *forward) readOutside(n *graph.Node, region *graph.Region) string {
 		return reader != ""
 	})
 	if reader == "" {
-		return ""
+		return refusal{}
 	}
-	return rulePrefix + "it is read outside its region by " + reader
+	return rule("it is read outside its region by " + reader)
 }
 
-// isOutput is the rule that whoever runs the program reads n, or "".
-func (f *forward) isOutput(n *graph.Node) string {
+// isOutput is the rule that whoever runs the program reads n.
+func (f *forward) isOutput(n *graph.Node) refusal {
 	if output := f.output[n.ID]; output != "" {
-		return rulePrefix + "it is the output " + output
+		return rule("it is the output " + output)
 	}
-	return ""
+	return refusal{}
 }
 
 // forward is what the rules need to know of a graph beyond its nodes.

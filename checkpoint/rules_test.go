@@ -83,8 +83,8 @@ func TestRules(t *testing.T) {
 				t.Errorf("reruns %q, want %q", got, test.want)
 			}
 			for name, why := range test.why {
-				if e := entry(t, g, plan, name); !strings.HasPrefix(e.By, why) {
-					t.Errorf("%s: %q, want %q…", name, e.By, why)
+				if e := entry(t, g, plan, name); !strings.HasPrefix(e.Why, why) {
+					t.Errorf("%s: %q, want %q…", name, e.Why, why)
 				}
 			}
 		})
@@ -208,7 +208,7 @@ func TestStateIsUpdatedOnce(t *testing.T) {
 	if got := reruns(g, plan); got != "a b" {
 		t.Errorf("reruns %q, want a and b", got)
 	}
-	if e := entry(t, g, plan, "accumulate:0"); !strings.HasPrefix(e.By, "rule: a side effect") {
-		t.Errorf("accumulate: decided by %q", e.By)
+	if e := entry(t, g, plan, "accumulate:0"); !strings.HasPrefix(e.Why, "rule: a side effect") {
+		t.Errorf("accumulate: decided by %q", e.Why)
 	}
 }

@@ -27,7 +27,7 @@ func (g *Graph) Describe() iter.Seq[string] {
 func (p *Plan) Describe(g *Graph) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i, n := range g.Nodes {
-			if n.IsOp() && n.Phase == Forward && !yield(fmt.Sprintf("%s: %v (%s)", n.Name, p.Entries[i].Choice, p.Entries[i].By)) {
+			if n.IsOp() && n.Phase == Forward && !yield(fmt.Sprintf("%s: %v (%s)", n.Name, p.Entries[i].Choice, p.Entries[i].Why)) {
 				return
 			}
 		}

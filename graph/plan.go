@@ -37,19 +37,41 @@ type Plan struct {
 // Entry is the plan for one node, and who decided it.
 type Entry struct {
 	Choice Choice
-	// By names the rule or policy that decided, such as "policy layers.0" or
-	// "rule: side effects happen once".
-	By string
+	By     Decider
+	// Why names the rule or policy that decided, such as "policy of region layers.0"
+	// or "rule: a side effect happens once".
+	Why string
 	// Decision is the answer of the policy, Auto if none was asked.
 	Decision Decision
 }
+
+// Decider is who made a choice.
+type Decider uint8
+
+const (
+	// Nobody was asked, or had an answer: the value is saved, as in plain
+	// differentiation.
+	Nobody Decider = iota
+	// Pattern, List and PolicyAnswer are the user's: forced patterns, lists of names,
+	// policies of regions.
+	Pattern
+	List
+	PolicyAnswer
+	// Rule is what no answer can change, Default a rule that gives way to a name.
+	Rule
+	Default
+	// Leader decides for the views and waits that follow it.
+	Leader
+	// Budget of memory: a planner decided.
+	Budget
+)
 
 // SaveAll is the plan without any checkpointing.
 func SaveAll(g *Graph) *Plan {
 	p := &Plan{Entries: make([]Entry, len(g.Nodes))}
 	for _, n := range g.Nodes {
 		if n.IsOp() && n.Phase == Forward {
-			p.Entries[n.ID].By = "no plan"
+			p.Entries[n.ID].Why = "no plan"
 		}
 	}
 	return p

@@ -31,21 +31,9 @@ func Compile(g *Graph, o CompileOptions) (*Program, error) {
 	if o.Plan == nil {
 		o.Plan = SaveAll(g)
 	}
-	if err := o.Plan.check(g); err != nil {
-		return nil, err
-	}
-	s, err := newScheduler(g, o.Plan, g.Store.dev.Workers())
+	p, err := Schedule(g, o.Plan)
 	if err != nil {
 		return nil, err
-	}
-	s.finish()
-	p := &Program{Graph: g, Plan: o.Plan, Steps: s.steps, Storages: s.storages, Host: s.host, SpillBytes: s.spill}
-	p.commit = len(p.Steps)
-	for i, step := range p.Steps {
-		if step.Node.Commit {
-			p.commit = i
-			break
-		}
 	}
 	p.ArenaBytes = place(p.Storages, p.peak(nil))
 	return p, nil

@@ -128,7 +128,7 @@ func decisionTable(r checkpoint.Report) page.Table {
 	var order []key
 	sums := map[key]*sum{}
 	for _, l := range r.Lines {
-		k := key{"outside of regions", l.Node.Kind, l.Fate.String(), l.Entry.By}
+		k := key{"outside of regions", l.Node.Kind, l.Fate.String(), l.Entry.Why}
 		if l.Fate == checkpoint.Shared {
 			continue
 		}
