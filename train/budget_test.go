@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 )
 
@@ -63,35 +64,52 @@ func losses(t testing.TB, c Config, o Options) (list []StepResult, r *Trainer) {
 // What a rank holds is measured to be within the budget, less is rerun under a larger one,
 // and all of them train what saving everything does.
 func TestBudgetsAreKept(t *testing.T) {
-	c, o := budgetConfig(t), Options{Model: tinyLlama(), Costs: checkpoint.DefaultCosts()}
+	c := budgetConfig(t)
+	c.Model = ModelConfig{Name: "deepseek_v3", Flavor: "quickstart"}
+	experts, err := newModel(c, device.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budgets := map[Model]int64{tinyLlama(): 40, experts: 10}
+	for model, n := range budgets {
+		if testing.Short() {
+			n = 3
+		}
+		keepBudgets(t, c, Options{Model: model, Costs: checkpoint.DefaultCosts()}, n)
+	}
+}
+
+func keepBudgets(t *testing.T, c Config, o Options, budgets int64) {
 	none := c
 	none.ActivationCheckpoint.Mode = "none"
 	want, r := losses(t, none, o)
-	most := r.ranks[0].store.Bytes() + r.stagingBytes() + r.ranks[0].programs.usage(2).peakBytes
-	least := smallest(t, c, o)
+	most, least := r.PredictedBytes(), smallest(t, c, o)
 	if least >= most {
-		t.Fatalf("the smallest plan holds %d bytes, none %d", least, most)
+		t.Fatalf("%s: the smallest plan holds %d bytes, none %d", o.Model.Name(), least, most)
 	}
-	before := -1.0
-	for _, percent := range []int64{100, 60, 30, 0} {
+	before := int64(-1)
+	for i := range budgets {
+		percent := 100 - 100*i/(budgets-1)
 		c := within(c, least+(most-least)*percent/100)
 		got, r := losses(t, c, o)
+		name := fmt.Sprintf("%s, %d%%", o.Model.Name(), percent)
 		if !slices.Equal(got, want) {
-			t.Errorf("%d%%: steps %v, want %v", percent, got, want)
+			t.Errorf("%s: steps %v, want %v", name, got, want)
 		}
-		u := r.ranks[0].programs.usage(2)
-		if u.recomputedFLOPs < before || percent == 100 && u.recomputedFLOPs != 0 || percent == 0 && u.recomputedFLOPs == 0 {
-			t.Errorf("%d%%: %v FLOPs are rerun, %v under a larger budget", percent, u.recomputedFLOPs, before)
+		reruns := r.ranks[0].programs.times(2, o.Costs).reruns
+		if reruns < before || percent == 100 && reruns != 0 || percent == 0 && reruns == 0 {
+			t.Errorf("%s: reruns take %v ns, %v under a larger budget", name, reruns, before)
 		}
-		before = u.recomputedFLOPs
+		before = reruns
+		beside := r.ranks[0].store.Bytes() + r.stagingBytes()
+		r.Close()
 		all, err := MeasurePeaks(context.Background(), c, budgetMode, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		beside := r.ranks[0].store.Bytes() + r.stagingBytes()
 		for _, m := range all {
 			if m.Peak != m.Predicted || !m.SameLoss || beside+m.Peak > c.ActivationCheckpoint.MemoryBudget.Bytes {
-				t.Errorf("%d%%: %+v beside %d bytes, within %v", percent, m, beside, c.ActivationCheckpoint.MemoryBudget)
+				t.Errorf("%s: %+v beside %d bytes, within %v", name, m, beside, c.ActivationCheckpoint.MemoryBudget)
 			}
 		}
 	}

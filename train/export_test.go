@@ -120,3 +120,6 @@ func floats(t device.Tensor) []float64 {
 	}
 	return list
 }
+
+// RecomputedFLOPs of a step with one microbatch.
+func (t *Trainer) RecomputedFLOPs() float64 { return t.ranks[0].programs.usage(1).recomputedFLOPs }
