@@ -140,9 +140,3 @@ func hashLines(lines iter.Seq[string]) uint64 {
 	}
 	return h.Sum64()
 }
-
-// common is an error that every rank of the job has by itself, from what all of them know:
-// none needs to be told by another.
-type common struct{ error }
-
-func (c *common) Unwrap() error { return c.error }

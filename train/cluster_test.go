@@ -104,14 +104,14 @@ func TestSimulatedTimeIsThatOfALink(t *testing.T) {
 					t.Fatal(err)
 				}
 				begin := time.Now()
-				err = r.together(func(r *rank) error {
+				err = r.together(context.Background(), func(ctx context.Context, r *rank) error {
 					for i := range r.batches {
-						if err := r.machines.of(i, len(r.batches)).Run(context.Background(), graph.RunOptions{Step: 2}); err != nil {
+						if err := r.machines.of(i, len(r.batches)).Run(ctx, graph.RunOptions{Step: 2}); err != nil {
 							return err
 						}
 					}
 					for _, m := range []*graph.Machine{r.machines.norm, r.machines.update} {
-						if err := m.Run(context.Background(), graph.RunOptions{Step: 2}); err != nil {
+						if err := m.Run(ctx, graph.RunOptions{Step: 2}); err != nil {
 							return err
 						}
 					}

@@ -127,7 +127,7 @@ func (t *Trainer) measureCosts(ctx context.Context) (*checkpoint.CostTable, erro
 	defer m.close()
 	err := m.open()
 	if err == nil {
-		err = together(m.ranks, func(r *rank) error { return m.measure(ctx, r) })
+		err = m.allOf(ctx, m.ranks, func(ctx context.Context, r *rank) error { return m.measure(ctx, r) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("train: costs of operations: %w", err)
@@ -146,7 +146,7 @@ func (m *costMeter) open() error {
 	c := m.config
 	c.Validation.UseEMA = false // there is no average yet
 	for _, s := range m.world.seats {
-		r := &rank{index: s.rank, config: c, layout: m.layout, ends: s.ends, store: newStore(m.device, c, s.rank, s.ends), programs: &programs{}}
+		r := &rank{index: s.rank, config: c, layout: m.layout, ends: s.ends, flight: s.flight, store: newStore(m.device, c, s.rank, s.ends), programs: &programs{}}
 		m.ranks = append(m.ranks, r)
 		compiler, err := newCompiler(c, m.options, r.store, s.ends)
 		if err != nil {

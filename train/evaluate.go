@@ -33,7 +33,7 @@ func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
 		return e, errors.New("train: validation.use_ema: there is no moving average before the first step")
 	}
 	var p heldOut // the same on every rank
-	err := t.together(func(r *rank) error {
+	err := t.together(ctx, func(ctx context.Context, r *rank) error {
 		own, err := r.evaluate(ctx, t.data, t.step)
 		if err == nil && r == t.ranks[0] {
 			p = own

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"slices"
 
 	"github.com/lethe-go/lethe/device"
@@ -32,6 +33,12 @@ func (t *Trainer) Stores() (list []*graph.Store) {
 		list = append(list, r.store)
 	}
 	return list
+}
+
+// AgreeWith compares what the ranks have in common again, of which one has another config.
+func (t *Trainer) AgreeWith(rank int, differ func(*Config)) error {
+	differ(&t.ranks[rank].config)
+	return t.agree(context.Background())
 }
 
 // CallIn has f called on this process' first rank in each run of what belongs to a pass.
@@ -109,6 +116,9 @@ func place(p part, i int) (at int) {
 	}
 	return at
 }
+
+// Floats are the elements of a tensor.
+func Floats(t device.Tensor) []float64 { return floats(t) }
 
 func floats(t device.Tensor) []float64 {
 	if t.DType() == device.Float64 {

@@ -51,10 +51,20 @@ func (l *loop) untilAllStop() context.Context {
 	context.AfterFunc(l.signal, func() {
 		if err := l.world.dead(); err != nil {
 			l.world.abort(fmt.Errorf("%w: %w", context.Cause(l.signal), err))
+			return
+		}
+		time.Sleep(beforeWaiting)
+		if waits := l.world.waiting(); waits != "" {
+			_ = l.world.record(fmt.Errorf("%w: %s", context.Cause(l.signal), waits)) // there is nobody to tell
 		}
 	})
 	return context.WithoutCancel(l.signal)
 }
+
+// beforeWaiting is how long after a signal a rank that still waits for others writes down for
+// whom: the signal may come from a launcher whose job has lost a process on another machine.
+// Open MPI's kills after one second more.
+const beforeWaiting = 300 * time.Millisecond
 
 // ownHooks are what Run itself does. What watches steps stands before what reports them.
 func (l *loop) ownHooks() []Hook {

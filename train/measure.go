@@ -46,7 +46,7 @@ func MeasurePeaks(ctx context.Context, c Config, mode string, o Options) ([]Meas
 		return nil, err
 	}
 	parts := make([][]Measured, t.layout.ranks())
-	err = t.together(func(r *rank) (err error) {
+	err = t.together(ctx, func(ctx context.Context, r *rank) (err error) {
 		parts[r.index], err = r.measure(ctx)
 		return err
 	})

@@ -5,7 +5,6 @@ package train_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -18,7 +17,7 @@ import (
 // However processes divide parameters, loss and gradients are those of one rank, and what
 // they save, each its shards, loads on one rank and on the processes, divided otherwise.
 func TestMPIShards(t *testing.T) {
-	if folder := os.Getenv(processKey); folder != "" {
+	if folder, is := inProcess(t); is {
 		shardAsProcess(t, folder)
 		return
 	}
@@ -81,7 +80,7 @@ func shardAsProcess(t *testing.T, folder string) {
 			name := fmt.Sprintf("%s, step %d: ", p.name, step+1)
 			near(t, name+"loss", []float64{got.Loss}, []float64{want.Loss}, 1e-10)
 			near(t, name+"gradient norm", []float64{got.GradNorm}, []float64{want.GradNorm}, 1e-10)
-			nearParts(t, name, r.Stores()[0], one.Gradients()[0])
+			nearParts(t, name, r.Stores()[0], one.Gradients()[0], 1e-10)
 		}
 		if err := r.Save(); err != nil {
 			t.Error(err)
@@ -103,11 +102,11 @@ func shardAsProcess(t *testing.T, folder string) {
 }
 
 // nearParts holds this rank's parts of gradients against those of one rank.
-func nearParts(t *testing.T, name string, store *graph.Store, want map[string][]float64) {
+func nearParts(t *testing.T, name string, store *graph.Store, want map[string][]float64, tolerance float64) {
 	t.Helper()
 	for p, whole := range want {
 		v := store.Variable(p)
-		part := device.Elements[float64](store.Variable("gradient." + p).Tensor())
+		part := train.Floats(store.Variable("gradient." + p).Tensor())
 		shape := slices.Clone(v.Spec.Shape)
 		shape[0] -= v.Padding()
 		live := device.NewSpec(device.Uint8, shape...).Len()
@@ -115,7 +114,7 @@ func nearParts(t *testing.T, name string, store *graph.Store, want map[string][]
 		for i := range mine {
 			mine[i] = whole[placeIn(v.Global, shape, v.Offset, i)]
 		}
-		near(t, name+"gradient of "+p, part[:live], mine, 1e-10)
+		near(t, name+"gradient of "+p, part[:live], mine, tolerance)
 	}
 }
 

@@ -40,7 +40,7 @@ func (t *Trainer) findNonFinite(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.together(func(r *rank) error {
+	return t.together(ctx, func(ctx context.Context, r *rank) error {
 		if err := r.accumulate(ctx, t.step+1); err != nil {
 			return err
 		}

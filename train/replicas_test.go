@@ -2,15 +2,10 @@ package train_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -33,12 +28,7 @@ func TestCheckReplicas(t *testing.T) {
 		if !errors.Is(err, train.ErrDiverged) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d × %d: %v, want %q", test.replicas, test.experts, err, test.want)
 		}
-		text, err := os.ReadFile(filepath.Join(c.FlightPath(), fmt.Sprintf("rank_%d.json", test.rank)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var record flight.Record
-		if err := json.Unmarshal(text, &record); err != nil || !strings.Contains(record.Cause, test.want) {
+		if record, err := readRecord(c, test.rank); err != nil || !strings.Contains(record.Cause, test.want) {
 			t.Errorf("%v: %q", err, record.Cause)
 		}
 	}

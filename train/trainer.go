@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"sync"
 
 	"github.com/lethe-go/lethe/checkpoint"
-	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
@@ -51,8 +49,8 @@ type Options struct {
 	// World is MPI where the program has started it, for parallelism.backend "mpi". nil has
 	// New start it, which can be done once in a process, and Close end it.
 	World *mpi.World
-	// Stuck is called if a rank cannot be stopped because MPI hangs: only the end of the
-	// process helps. nil leaves it at that.
+	// Stuck is called if a rank cannot be stopped, because MPI or something that the rank
+	// waits for hangs: only the end of the process helps. nil leaves it at that.
 	Stuck func(error)
 
 	// initial has a run begin with initial values, whatever states there are.
@@ -118,8 +116,7 @@ func New(ctx context.Context, c Config, o Options) (*Trainer, error) {
 
 // abort has the other ranks know that this process has failed.
 func (t *Trainer) abort(err error) {
-	var c *common
-	if t.world != nil && !errors.As(err, &c) {
+	if t.world != nil && !isCommon(err) {
 		t.world.abort(fmt.Errorf("rank %d: %w", t.world.seats[0].rank, err))
 	}
 }
@@ -208,7 +205,7 @@ func (t *Trainer) agree(ctx context.Context) error {
 	if t.world.ranks() == 1 {
 		return nil
 	}
-	err := t.together(func(r *rank) error {
+	err := t.together(ctx, func(ctx context.Context, r *rank) error {
 		list, err := r.facts(ctx, t)
 		if err != nil {
 			return err
@@ -318,54 +315,8 @@ func (t *Trainer) makeStep(ctx context.Context) (StepResult, error) {
 		err := r.step(ctx, t.step+1, factor)
 		return r.result, r.fail(err)
 	}
-	err := t.together(func(r *rank) error { return r.step(ctx, t.step+1, factor) })
+	err := t.together(ctx, func(ctx context.Context, r *rank) error { return r.step(ctx, t.step+1, factor) })
 	return t.ranks[0].result, err
-}
-
-// together runs f for every rank of this process at once and returns the error that came
-// first in the order of blame: that of a rank itself before those of ranks that waited for it.
-func (t *Trainer) together(f func(r *rank) error) error { return together(t.ranks, f) }
-
-func together(ranks []*rank, f func(r *rank) error) error {
-	if len(ranks) == 1 {
-		return ranks[0].fail(f(ranks[0]))
-	}
-	errs := make([]error, len(ranks))
-	var running sync.WaitGroup
-	for i, r := range ranks {
-		running.Go(func() { errs[i] = r.fail(f(r)) })
-	}
-	running.Wait()
-	var waited error
-	for _, err := range errs {
-		var c *common
-		switch {
-		case errors.As(err, &c):
-			return c.error // every rank has it
-		case errors.Is(err, collective.ErrAborted):
-			waited = err
-		case err != nil:
-			return err
-		}
-	}
-	return waited
-}
-
-// fail ends the groups of a rank that has failed, so that none waits for it, and names it in
-// the error.
-func (r *rank) fail(err error) error {
-	if err == nil || r.ends.data == nil {
-		return err
-	}
-	var c *common
-	if errors.As(err, &c) {
-		return err
-	}
-	if !errors.Is(err, collective.ErrAborted) {
-		err = fmt.Errorf("rank %d: %w", r.index, err)
-	}
-	r.ends.abort(err)
-	return err
 }
 
 // finite refuses what would ruin the parameters, which is the same on all ranks.

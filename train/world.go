@@ -75,7 +75,11 @@ func joinProcesses(ctx context.Context, c Config, o Options, d device.Device) (*
 		w.owned = true
 	}
 	if err := w.openGroups(ctx, c, o, d); err != nil {
-		w.abort(err)
+		if isCommon(err) {
+			_ = w.record(err) // must not hide the cause
+		} else {
+			w.abort(err)
+		}
 		w.close()
 		return nil, err
 	}
@@ -115,7 +119,7 @@ func (w *world) openGroups(ctx context.Context, c Config, o Options, d device.De
 		return err
 	}
 	if err := w.layout.fits(ranks); err != nil {
-		return &ConfigError{err}
+		return &ConfigError{&common{err}}
 	}
 	for _, kind := range w.layout.groups()[1:] {
 		if *kind.end(&s.ends), err = open(kind.name, kind.ranks(rank)); err != nil {
@@ -168,6 +172,14 @@ func (w *world) dead() error {
 		return nil
 	}
 	return w.processes.Dead()
+}
+
+// waiting tells for which processes of the job this one waits, "" if for none.
+func (w *world) waiting() string {
+	if w.processes == nil {
+		return ""
+	}
+	return w.processes.Waiting()
 }
 
 // record writes the flight records of this process' ranks, because of the cause.

@@ -4,11 +4,16 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/lethe-go/lethe/collective/flight"
 )
 
 // TestMain lets the test binary be lethe itself, for what ends a process.
@@ -19,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runSignalled starts a long run and sends signals when it reports its first
+// runSignalled starts a long run of two ranks and sends signals when it reports its first
 // step. It returns the exit code and what the process printed behind that.
 func runSignalled(t *testing.T, folder string, signals ...os.Signal) (code int, rest string) {
 	t.Helper()
@@ -28,7 +33,7 @@ func runSignalled(t *testing.T, folder string, signals ...os.Signal) (code int, 
 		t.Fatal(err)
 	}
 	// Steps are long enough for the second signal to come within one.
-	c := exec.Command(exe, smallRun(folder, "--training.steps=1000", "--training.seq_len=256", "--training.local_batch_size=16")...)
+	c := exec.Command(exe, smallRun(folder, "--training.steps=1000", "--training.seq_len=256", "--training.local_batch_size=8", "--parallelism.data_parallel_replicate_degree=2")...)
 	c.Env = append(os.Environ(), "LETHE_TEST_MAIN=1")
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -72,8 +77,19 @@ func TestSignalSavesTheState(t *testing.T) {
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
-	code, text := runSignalled(t, t.TempDir(), syscall.SIGTERM, os.Interrupt)
+	folder := t.TempDir()
+	code, text := runSignalled(t, folder, syscall.SIGTERM, os.Interrupt)
 	if code != exitFailed || strings.Contains(text, "saved") {
 		t.Errorf("code %d, %s", code, text)
+	}
+	for rank := range 2 {
+		var record flight.Record
+		text, err := os.ReadFile(filepath.Join(folder, "flight", fmt.Sprintf("rank_%d.json", rank)))
+		if err == nil {
+			err = json.Unmarshal(text, &record)
+		}
+		if err != nil || record.Rank != rank || !strings.HasPrefix(record.Cause, "a second signal: ") || len(record.Collectives) == 0 {
+			t.Errorf("rank %d: %v, a record of %d collectives about %q", rank, err, len(record.Collectives), record.Cause)
+		}
 	}
 }

@@ -37,6 +37,9 @@ func (*World) Group(context.Context, []int, Options) (collective.Group, error) {
 // Dead is nil.
 func (*World) Dead() error { return nil }
 
+// Waiting is "".
+func (*World) Waiting() string { return "" }
+
 // Do fails.
 func (*World) Do(func()) error { return errStub }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,6 +131,20 @@ func (w *World) Dead() error {
 		return fmt.Errorf("rank %d, %v, has died", r, t.peers[r])
 	}
 	return nil
+}
+
+// Waiting tells which collectives of this process wait for which ranks of the world, "" if
+// none does. It may be called at any time, on any goroutine.
+func (w *World) Waiting() string {
+	var waits []string
+	w.Do(func() { // after Close nothing waits
+		for _, g := range w.thread.active {
+			if missing := g.missing(); g.waits && len(missing) > 0 {
+				waits = append(waits, fmt.Sprintf("group %s: %s waits for ranks %v%s", g.name, g.doing(), missing, w.thread.states(g, missing)))
+			}
+		}
+	})
+	return strings.Join(waits, "; ")
 }
 
 // Do runs f on the thread that makes all MPI calls, between two of its polls: a way to
