@@ -2,10 +2,8 @@ package train
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"iter"
 	"strings"
@@ -118,9 +116,5 @@ func (r *rank) hashFirstBatch(ctx context.Context, d *dataset, position []byte) 
 	} else if err != nil {
 		return 0, err
 	}
-	h := fnv.New64a()
-	for _, ids := range [][]int32{b.Tokens, b.Labels, b.Positions, b.DocumentStart} {
-		_ = binary.Write(h, binary.LittleEndian, ids) // to memory
-	}
-	return h.Sum64(), nil
+	return fingerprint(noFingerprint, &b), nil
 }

@@ -150,11 +150,15 @@ func (r *rank) step(ctx context.Context, step int, factor float64) error {
 	*s = StepResult{LearningRate: r.config.Optimizer.LR * factor}
 	// Every microbatch is divided by the labels of the whole step, so all of them
 	// are fetched before the first runs.
-	if err := r.fetch(ctx, s); err != nil {
+	differs, err := r.fetch(ctx, s)
+	if err != nil {
 		return err
 	}
-	if err := r.totals.addCounts(ctx, &s.Tokens, &s.Valid, &s.Padding); err != nil {
+	if err := r.totals.addCounts(ctx, &s.Tokens, &s.Valid, &s.Padding, &differs); err != nil {
 		return err
+	}
+	if differs != 0 {
+		return &common{errors.New("ranks that compute together have read different batches; a dataset must make the same ones each time that it is opened for a rank")}
 	}
 	if s.Valid == 0 {
 		return &common{errors.New("no token of the step has a label; use longer documents or a larger batch")}
@@ -189,17 +193,22 @@ func (r *rank) step(ctx context.Context, step int, factor float64) error {
 // the first does.
 func (r *rank) counts() bool { return r.layout.tensorPlace(r.index) == 0 }
 
-// fetch reads the microbatches of a step and counts their tokens.
-func (r *rank) fetch(ctx context.Context, s *StepResult) error {
+// fetch reads the microbatches of a step and counts their tokens. differs is layout.differs of
+// them.
+func (r *rank) fetch(ctx context.Context, s *StepResult) (differs int, err error) {
+	read := uint64(noFingerprint)
 	for i := range r.batches {
 		b, c := &r.batches[i], r.config.Training
 		if err := r.loader.Next(ctx, b); err == io.EOF {
-			return errors.New("the data has ended; give more of it, or set training.steps to the steps that are done")
+			return 0, errors.New("the data has ended; give more of it, or set training.steps to the steps that are done")
 		} else if err != nil {
-			return err
+			return 0, err
 		}
 		if err := b.Check(c.LocalBatchSize, c.SeqLen, r.model.Vocab()); err != nil {
-			return err
+			return 0, err
+		}
+		if r.layout.tensors > 1 {
+			read = fingerprint(read, b)
 		}
 		if !r.counts() {
 			continue
@@ -208,7 +217,7 @@ func (r *rank) fetch(ctx context.Context, s *StepResult) error {
 		s.Valid += b.Valid
 		s.Padding += b.Padding
 	}
-	return nil
+	return r.layout.differs(r.index, read), nil
 }
 
 // update makes the step that the gradients ask for, if their norm is finite.

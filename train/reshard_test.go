@@ -32,6 +32,7 @@ var placements = []placement{
 	{"EP 4 × FSDP 4", 1, 4, 4, 1, 1},
 	{"EP 2 × HSDP 2 × 2", 2, 2, 2, 1, 1},
 	{"TP 2", 1, 1, 1, 2, 1},
+	{"TP 4", 1, 1, 1, 4, 1},
 	{"TP 2 × FSDP 2", 1, 2, 1, 2, 1},
 	{"EP 2 × TP 2", 1, 1, 2, 2, 1},
 	{"one rank, two rows", 1, 1, 1, 1, 2},

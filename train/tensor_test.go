@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"iter"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/model/llama3"
+	"github.com/lethe-go/lethe/moe"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -77,6 +80,9 @@ func TestTensorGroupsTrainTheSame(t *testing.T) {
 					r, got := run(l)
 					if got.Tokens != want.Tokens || got.Valid != want.Valid || got.Padding != want.Padding {
 						t.Errorf("%s: %+v, want %+v", name, got, want)
+					}
+					if loads := moe.Loads(r.Stores()[0]); !reflect.DeepEqual(loads, moe.Loads(one.Stores()[0])) {
+						t.Errorf("%s: loads of experts %v, want %v", name, loads, moe.Loads(one.Stores()[0]))
 					}
 					wantOneRanks(t, name, r, got, want, gradients, tolerance)
 				}
@@ -144,48 +150,6 @@ func TestTensorGroupsMeasuredPeakIsPredicted(t *testing.T) {
 	}
 }
 
-// A state moves between layouts: all tensors are the same bits on each, and the next step is
-// that of not having moved, but for the order of sums.
-func TestStateMovesBetweenTensorGroups(t *testing.T) {
-	layouts := []degrees{{1, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 1, 4}, {1, 4, 1, 1}, {1, 2, 2, 2}}
-	if testing.Short() {
-		layouts = []degrees{{1, 1, 1, 1}, {1, 2, 2, 2}}
-	}
-	config := func(d degrees) train.Config {
-		c := together(t, d)
-		c.State.Enable, c.Training.DType, c.Training.Steps = true, "float64", 10
-		c.Optimizer.EMADecay = 0.5
-		return c
-	}
-	for _, before := range layouts {
-		saved := config(before)
-		r := newTrainer(t, saved, train.Options{Model: latent(device.Float64)})
-		steps(t, r, 2)
-		if err := r.Save(); err != nil {
-			t.Fatal(err)
-		}
-		want := stateOf(t, saved, 2)
-		stayed := steps(t, r, 1)[0].Loss
-		for _, after := range layouts {
-			c := config(after)
-			c.State.InitialLoadPath, c.State.InitialLoadModelOnly = saved.StatePath(), false
-			r := newTrainer(t, c, train.Options{Model: latent(device.Float64)})
-			if err := r.Save(); err != nil {
-				t.Fatal(err)
-			}
-			got := stateOf(t, c, 2)
-			if name := sameBits(want, got); name != "" || len(got) != len(want) {
-				t.Errorf("from %v to %v: %d tensors of %d, %s differs", before, after, len(got), len(want), name)
-			}
-			next := steps(t, r, 1)[0].Loss
-			near(t, fmt.Sprintf("from %v to %v: the next loss", before, after), []float64{next}, []float64{stayed}, 1e-12)
-			if after == before && math.Float64bits(next) != math.Float64bits(stayed) {
-				t.Errorf("%v: the next loss is %v, without moving %v", after, next, stayed)
-			}
-		}
-	}
-}
-
 // Held-out data is measured as on one rank.
 func TestTensorGroupsEvaluate(t *testing.T) {
 	var want train.Evaluation
@@ -207,6 +171,37 @@ func TestTensorGroupsEvaluate(t *testing.T) {
 		if got.Predictions != want.Predictions {
 			t.Errorf("%v: %+v, want %+v", d, got, want)
 		}
+	}
+}
+
+// Ranks that compute together must read the same: a dataset that gives each of them others is
+// refused at the first step in which it does.
+func TestTensorGroupsReadTheSame(t *testing.T) {
+	c := together(t, degrees{1, 1, 1, 2})
+	opened := int32(0)
+	own := &train.Dataset{Name: "restless", Train: func(ctx context.Context, rank, ranks int) (data.Batches, error) {
+		first := atomic.AddInt32(&opened, 1)
+		return data.Sequence("restless", func(context.Context) iter.Seq2[*data.Batch, error] {
+			return func(yield func(*data.Batch, error) bool) {
+				for i := int32(0); ; i++ {
+					b := data.Batch{Rows: 1, SeqLen: c.Training.SeqLen}
+					for j := range int32(c.Training.SeqLen) {
+						b.Tokens, b.Labels = append(b.Tokens, j), append(b.Labels, j+1)
+					}
+					if i == 10 { // in the second step
+						b.Tokens[3] = first
+					}
+					if !yield(&b, nil) {
+						return
+					}
+				}
+			}
+		}), nil
+	}}
+	r := newTrainer(t, c, train.Options{Model: grouped(device.Float32), Dataset: own})
+	steps(t, r, 1)
+	if _, err := r.Step(context.Background()); err == nil || !strings.Contains(err.Error(), "ranks that compute together have read different batches") {
+		t.Errorf("error %v", err)
 	}
 }
 
