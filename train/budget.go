@@ -76,7 +76,7 @@ func (b beside) bytes() int64 { return b.persistent + b.stateCopy }
 func (b beside) String() string {
 	text := formatBytes(b.persistent) + " of parameters, gradients, optimizer state and tables"
 	if b.stateCopy > 0 {
-		text += " + " + formatBytes(b.stateCopy) + " to copy the state"
+		text += " + " + formatBytes(b.stateCopy) + " to copy the state (state.async_mode)"
 	}
 	return text
 }

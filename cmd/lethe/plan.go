@@ -19,18 +19,16 @@ var planCommand = command{
 	details: `Builds and compiles the Programs of the config under each activation
 checkpointing mode. Nothing is allocated, so the model may be of any size.
 
-  saved_bytes       carried over from forward to backward of one microbatch
-  peak_bytes        most bytes alive in the arena at one time
-  arena_bytes       size of the arena: the peak and what placement loses
-  total_bytes       the peak and what is held beside the arena in every mode
-  recomputed_flops  operations that run a second time in one optimizer step
-  recomputed_pct    their share of the forward passes, in percent
-  recomputed_seconds, recomputed_time_pct
-                    the same of time, by the costs of operations
-  budget_bytes      what total_bytes may be at most
-  bound_pct         the time that no plan within the budget undercuts, in percent of the
-                    forward passes, under any schedule that runs backward after the loss
-  gap_pct           what the plan takes beyond that
+  saved       carried over from forward to backward of one microbatch
+  peak        most bytes alive in the arena at one time
+  arena       size of the arena: the peak and what placement loses
+  total       the peak and what is held beside the arena in every mode
+  recomputed  what runs a second time in one optimizer step, and its share of the forward
+              passes: in operations, and in time by the costs of operations
+  budget      what the total may be at most
+  bound       of forward time, what no plan within the budget undercuts, under any
+              schedule that runs backward after the loss
+  gap         what the plan takes beyond that
 
 The budgets lie 75, 50, 25, 10 and 0 percent of the way from the smallest plan to none;
 activation_checkpoint.mode="budget" adds the config's own. Costs of operations are those
@@ -38,7 +36,9 @@ that a run in that mode has measured on this machine, in its table in the user's
 caches, or of --costs FILE, such a table from anywhere; where there is neither, estimates.
 The same table gives the same plans on every machine.
 
---json prints one JSON object a row with these keys. --explain NAME tells what
+--json prints one JSON object a row, with the keys mode, saved_bytes, peak_bytes,
+arena_bytes, total_bytes, recomputed_flops, recomputed_pct, recomputed_seconds,
+recomputed_time_pct, and for budgets budget_bytes, bound_pct and gap_pct. --explain NAME tells what
 becomes of each forward value whose fully qualified name the pattern matches under
 the config's own mode, and who decided it; --explain "*" tells it of all.
 
@@ -138,16 +138,17 @@ func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 	}
 	fmt.Fprintf(out, "costs of operations: %s\n\n", r.Costs)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "mode\tbudget_bytes\tsaved_bytes\tpeak_bytes\tarena_bytes\ttotal_bytes\trecomputed_flops\trecomputed_pct\trecomputed_seconds\trecomputed_time_pct\tbound_pct\tgap_pct\t")
+	fmt.Fprintln(w, "mode\tbudget\tsaved\tpeak\tarena\ttotal\trecomputed\tof\trecomputed\tof\tbound\tgap\t")
+	fmt.Fprintln(w, "\tbytes\tbytes\tbytes\tbytes\tbytes\tFLOPs\tforward\tseconds\tforward\t\t\t")
 	for i, row := range r.Rows {
 		mark, budget, bound := "", "", "\t"
 		if i == r.Own {
 			mark = "*"
 		}
 		if w := row.Within; w != nil {
-			budget, bound = fmt.Sprint(w.BudgetBytes), fmt.Sprintf("%.2f\t%.2f", w.BoundPct, w.GapPct)
+			budget, bound = fmt.Sprint(w.BudgetBytes), fmt.Sprintf("%.2f%%\t%.2f%%", w.BoundPct, w.GapPct)
 		}
-		fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%d\t%.4g\t%.2f\t%.4g\t%.2f\t%s\t\n", mark, row.Mode, budget, row.SavedBytes, row.PeakBytes, row.ArenaBytes, row.TotalBytes,
+		fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%d\t%.4g\t%.2f%%\t%.4g\t%.2f%%\t%s\t\n", mark, row.Mode, budget, row.SavedBytes, row.PeakBytes, row.ArenaBytes, row.TotalBytes,
 			row.RecomputedFLOPs, row.RecomputedPct, row.RecomputedSeconds, row.RecomputedTimePct, bound)
 	}
 	w.Flush()
