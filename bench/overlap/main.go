@@ -9,7 +9,8 @@
 // few steps of a Llama with parallelism.data_parallel_shard_degree = --shards and reads their
 // traces (profiling.enable_profiling): communication is what the lanes of collectives were
 // busy, waiting for other ranks included, and exposed what the compute lane spent waiting for
-// them. Both are those of all ranks together, in the step with the median share.
+// them. Both are those of all ranks together, in the step with the median share; least_pct is
+// the share of the step that other work on the machine disturbed the least.
 //
 // Beside it stands what lethe plan --cluster predicts for the link, at the rate at which the
 // compute lane of the traced step really computed.
@@ -86,9 +87,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	fmt.Fprintln(out, x.describe())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "link\tstep_s\tcommunication_s\texposed_s\texposed_pct\tpredicted_pct\t")
+	fmt.Fprintln(w, "link\tstep_s\tcommunication_s\texposed_s\texposed_pct\tleast_pct\tpredicted_pct\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%.1f\t%.1f\t\n", r.Link, r.StepSeconds, r.CommunicationSeconds, r.ExposedSeconds, r.ExposedPct, r.PredictedPct)
+		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%.1f\t%.1f\t%.1f\t\n", r.Link, r.StepSeconds, r.CommunicationSeconds, r.ExposedSeconds, r.ExposedPct, r.LeastPct, r.PredictedPct)
 	}
 	return w.Flush()
 }

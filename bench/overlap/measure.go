@@ -21,8 +21,11 @@ type Row struct {
 	ComputeSeconds       float64 `json:"compute_seconds"`
 	CommunicationSeconds float64 `json:"communication_seconds"`
 	ExposedSeconds       float64 `json:"exposed_seconds"`
-	ExposedPct           float64 `json:"exposed_pct"` // of communication
-	PredictedPct         float64 `json:"predicted_pct"`
+	// ExposedPct is the exposed part of communication, LeastPct that of the step that was
+	// disturbed the least.
+	ExposedPct   float64 `json:"exposed_pct"`
+	LeastPct     float64 `json:"least_pct"`
+	PredictedPct float64 `json:"predicted_pct"`
 }
 
 func (x experiment) measure(ctx context.Context, link local.Link) (Row, error) {
@@ -61,6 +64,7 @@ func (x experiment) measure(ctx context.Context, link local.Link) (Row, error) {
 	}
 	slices.SortFunc(steps, func(a, b Row) int { return cmp.Compare(a.ExposedPct, b.ExposedPct) })
 	row := steps[len(steps)/2]
+	row.LeastPct = steps[0].ExposedPct
 	return row, row.predict(c, o, float64(x.shards))
 }
 
