@@ -1,8 +1,10 @@
 package train
 
 import (
+	"errors"
 	"strings"
 
+	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/local"
@@ -25,7 +27,11 @@ type Cluster struct {
 type ClusterPlan struct {
 	Model Model
 	Ranks int
-	Rows  []ClusterRow // in the order none, selective, full
+	// Rows are in the order none, selective, full, and budget if that is the config's own mode
+	// and the cluster says what memory there is: within that the planner decides.
+	Rows []ClusterRow
+	// Infeasible is why there is no row for the budget; nil if there is one, or none is asked for.
+	Infeasible *BudgetError
 }
 
 // ClusterRow is what one rank needs under a mode. All ranks need the same, if tokens are
@@ -94,9 +100,17 @@ func planForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) 
 		o.Device = own
 	}
 	plan := &ClusterPlan{Ranks: newLayout(c.Parallelism).ranks()}
-	for _, mode := range []string{"none", "selective", "full"} {
+	modes := []string{"none", "selective", "full"}
+	if c.ActivationCheckpoint.Mode == budgetMode && cluster.Memory > 0 {
+		modes = append(modes, budgetMode)
+	}
+	c.State.Enable = false // its copy is not counted
+	for _, mode := range modes {
 		c.ActivationCheckpoint.Mode = mode
 		row, model, err := cluster.row(c, o)
+		if errors.As(err, &plan.Infeasible) {
+			break // budget is the last
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +118,23 @@ func planForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) 
 		plan.Rows = append(plan.Rows, row)
 	}
 	return plan, nil
+}
+
+// costs are the cluster's rates for a planner; those of which nothing is said are the default.
+func (k Cluster) costs() checkpoint.Roofline {
+	r := checkpoint.DefaultCosts()
+	for _, x := range []struct {
+		rate *float64
+		of   float64
+	}{{&r.FLOPs, k.FLOPs}, {&r.Bandwidth, k.MemoryBandwidth}, {&r.LinkBandwidth, k.Link.Bandwidth}} {
+		if x.of > 0 {
+			*x.rate = x.of
+		}
+	}
+	if k.Link.Latency > 0 {
+		r.LinkLatency = k.Link.Latency.Nanoseconds()
+	}
+	return r
 }
 
 // row plans rank 0 under the config's mode.
@@ -114,6 +145,9 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	compiler, err := newCompiler(c, o, store, seats)
 	if err != nil {
 		return ClusterRow{}, nil, err
+	}
+	if c.ActivationCheckpoint.Mode == budgetMode {
+		compiler.budget = newBudget(k.Memory, k.costs())
 	}
 	p, _, err := compiler.compile()
 	if err != nil {

@@ -218,6 +218,28 @@ func TestSimulationByHand(t *testing.T) {
 	}
 }
 
+// In mode "budget" the planner takes the memory of a rank, and says so if that is too little.
+func TestClusterBudget(t *testing.T) {
+	c, o := spread(t, 1, 4, 1, 1)
+	c.Training.SeqLen = 64
+	c = within(c, 1) // of the cluster alone counts
+	p, err := PlanForCluster(c, o, Cluster{Memory: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, full := p.Rows[0], p.Rows[2]
+	memory := (none.TotalBytes + full.TotalBytes) / 2
+	if p, err = PlanForCluster(c, o, Cluster{Memory: memory, FLOPs: 1e12, Link: local.Link{Bandwidth: 1e9}}); err != nil {
+		t.Fatal(err)
+	}
+	if row := p.Rows[3]; row.Mode != budgetMode || !row.Fits || row.TotalBytes > memory || row.SavedBytes <= full.SavedBytes || p.Rows[0].Fits || p.Infeasible != nil {
+		t.Errorf("within %d bytes: %+v", memory, row)
+	}
+	if p, err = PlanForCluster(c, o, Cluster{Memory: full.TotalBytes / 2}); err != nil || len(p.Rows) != 3 || p.Infeasible == nil {
+		t.Errorf("within %d bytes: %v, %+v", full.TotalBytes/2, err, p)
+	}
+}
+
 // Nothing of a job's size is allocated for a plan: 671B parameters on 256 ranks of which each
 // holds a 256-th, but for padding.
 func TestPlanOfALargeCluster(t *testing.T) {

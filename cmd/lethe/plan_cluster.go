@@ -94,6 +94,9 @@ func verdict(p *train.ClusterPlan, cluster train.Cluster) string {
 	if not != nil {
 		text += "; too large are: " + strings.Join(not, ", ")
 	}
+	if p.Infeasible != nil {
+		text += fmt.Sprintf("; no plan fits a budget if all tokens may go to the experts of one rank: the smallest takes %s", gib(p.Infeasible.SmallestBytes))
+	}
 	return text
 }
 
