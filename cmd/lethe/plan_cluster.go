@@ -95,7 +95,7 @@ func verdict(p *train.ClusterPlan, cluster train.Cluster) string {
 		text += "; too large are: " + strings.Join(not, ", ")
 	}
 	if p.Infeasible != nil {
-		text += fmt.Sprintf("; no plan fits a budget if all tokens may go to the experts of one rank: the smallest takes %s", gib(p.Infeasible.SmallestBytes))
+		text += fmt.Sprintf("; mode budget finds none, with as many tokens as could come to a rank: the smallest takes %s", gib(p.Infeasible.SmallestBytes))
 	}
 	return text
 }
