@@ -54,7 +54,11 @@ func TestBudgetKeepsParametersGathered(t *testing.T) {
 	}
 	least := tooSmall.SmallestBytes
 	before := -1
-	for percent := int64(0); percent <= 100; percent += 25 {
+	step := int64(25)
+	if testing.Short() {
+		step = 50
+	}
+	for percent := int64(0); percent <= 100; percent += step {
 		budget := within(c, least+(most-least)*percent/100)
 		_, p, err := compiled(budget)
 		if err != nil {

@@ -46,7 +46,7 @@ func spread(t *testing.T, replicas, shards, experts, tensors int) (Config, Optio
 // what a run does.
 func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 	for i, l := range [][4]int{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1}, {2, 2, 1, 1}, {1, 1, 4, 1}, {2, 1, 2, 1}, {1, 4, 2, 1}, {1, 4, 4, 1}, {1, 1, 1, 2}, {1, 2, 2, 2}} {
-		if testing.Short() && i%3 != 0 {
+		if testing.Short() && i%2 != 0 {
 			continue
 		}
 		c, o := spread(t, l[0], l[1], l[2], l[3])
@@ -54,7 +54,10 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, row := range p.Rows {
+		for j, row := range p.Rows {
+			if testing.Short() && j != i%3 {
+				continue
+			}
 			name := fmt.Sprintf("%v, %s", l, row.Mode)
 			c.ActivationCheckpoint.Mode = row.Mode
 			r, err := New(context.Background(), c, o)
