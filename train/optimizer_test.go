@@ -112,7 +112,7 @@ func TestOptimizersMeasuredPeakIsPredicted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range all {
-			if m.Peak != m.Predicted || !m.SameLoss {
+			if m.Peak != m.Predicted || m.Differs != "" || !m.SameLoss {
 				t.Errorf("%s: %+v: want the predicted peak, and the same loss when dead memory is poisoned", name, m)
 			}
 			if m.Program == "update" && name == muonName && m.Peak == 0 {

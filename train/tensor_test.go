@@ -139,7 +139,7 @@ func TestTensorGroupsMeasuredPeakIsPredicted(t *testing.T) {
 			ranks := map[int]bool{}
 			for _, m := range all {
 				ranks[m.Rank] = true
-				if m.Peak != m.Predicted || !m.SameLoss {
+				if m.Peak != m.Predicted || m.Differs != "" || !m.SameLoss {
 					t.Errorf("%s, %v, %s: %+v: want the predicted peak, and the same loss when dead memory is poisoned", x.model.Name(), x.layout, mode, m)
 				}
 			}
