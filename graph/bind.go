@@ -36,7 +36,7 @@ func (p *location) tensor(m *Machine) device.Tensor {
 		return t
 	}
 	if p.rows != 0 {
-		t = t.WithRows(m.counts[p.rows])
+		t = t.WithRows(m.liveRows(p.rows))
 	}
 	for _, v := range p.views {
 		t = v.View(t)
@@ -57,7 +57,7 @@ func (in *boundInput) host(m *Machine) device.Tensor { return narrow(in.staging,
 
 func narrow(t device.Tensor, n *Node, m *Machine) device.Tensor {
 	if r := n.Out[0].Rows; r != 0 {
-		return t.WithRows(m.counts[r])
+		return t.WithRows(m.liveRows(r))
 	}
 	return t
 }
@@ -72,7 +72,7 @@ type boundOutput struct {
 
 func (o *boundOutput) host(m *Machine) device.Tensor {
 	if o.rows != 0 {
-		return o.staging.WithRows(m.counts[o.rows])
+		return o.staging.WithRows(m.liveRows(o.rows))
 	}
 	return o.staging
 }

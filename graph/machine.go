@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/lethe-go/lethe/device"
@@ -20,13 +21,14 @@ type Machine struct {
 	queue   device.Queue
 	lanes   map[Lane]*lane
 
-	arena   device.Buffer
-	host    map[*Storage]device.Buffer // results that live on the host
-	steps   []boundStep
-	inputs  []*boundInput
-	outputs []*boundOutput
-	losses  []*boundOutput
-	counts  []int // live rows, by device.Rows
+	arena    device.Buffer
+	host     map[*Storage]device.Buffer // results that live on the host
+	steps    []boundStep
+	inputs   []*boundInput
+	outputs  []*boundOutput
+	losses   []*boundOutput
+	counts   []atomic.Int64 // live rows, by device.Rows
+	position position
 
 	tracer   Tracer
 	counters Counters
@@ -53,10 +55,10 @@ func NewMachine(p *Program) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{program: p, store: store, dev: store.dev, queue: store.dev.NewQueue(), lanes: map[Lane]*lane{}, host: map[*Storage]device.Buffer{},
-		counts: make([]int, len(p.Graph.rows))}
+		counts: make([]atomic.Int64, len(p.Graph.rows))}
 	m.label, _ = m.queue.(device.Labeler)
 	for i, r := range p.Graph.rows {
-		m.counts[i] = r.bound
+		m.counts[i].Store(int64(r.bound))
 	}
 	if _, err := store.reserveArena(p.ArenaBytes); err != nil {
 		m.Close()
@@ -122,15 +124,18 @@ func (m *Machine) SetRows(rows device.Rows, n int) error {
 	if r := m.program.Graph.rows[rows]; n < 0 || n > r.bound {
 		return fmt.Errorf("graph: rows %q: %d is outside [0, %d]", r.name, n, r.bound)
 	}
-	m.counts[rows] = n
+	m.counts[rows].Store(int64(n))
 	return nil
 }
 
-// Counts returns the live row counts of the last run.
+func (m *Machine) liveRows(rows device.Rows) int { return int(m.counts[rows].Load()) }
+
+// Counts returns the live row counts of the last run, or of the one that is on, as far as
+// they are known. It may be called at any time, on any goroutine.
 func (m *Machine) Counts() Counts {
 	c := Counts{}
 	for i := 1; i < len(m.counts); i++ {
-		c[device.Rows(i)] = m.counts[i]
+		c[device.Rows(i)] = m.liveRows(device.Rows(i))
 	}
 	return c
 }
@@ -181,6 +186,8 @@ func (m *Machine) Run(ctx context.Context, o RunOptions) error {
 			return err
 		}
 	}
+	m.position.enter(o.Step)
+	defer m.position.leave()
 	err := m.run(ctx, o)
 	if err != nil {
 		m.drain()
@@ -323,6 +330,7 @@ func (m *Machine) checkLosses() error {
 }
 
 func (m *Machine) event(index int) {
+	m.position.at(index)
 	if m.tracer == nil {
 		return
 	}

@@ -79,14 +79,14 @@ func (p *Program) Memory(counts Counts) Memory {
 		}
 	}
 	for _, st := range p.Saved() {
-		m.Saved += st.bytesAt(counts)
+		m.Saved += st.BytesAt(counts)
 		if st.onHost() {
-			m.SavedOnHost += st.bytesAt(counts)
+			m.SavedOnHost += st.BytesAt(counts)
 		}
 	}
 	for _, step := range p.Steps {
 		if step.Kind == CopyOut {
-			m.Offloaded += step.in[0].storage.bytesAt(counts)
+			m.Offloaded += step.in[0].storage.BytesAt(counts)
 		}
 	}
 	return m
@@ -110,7 +110,7 @@ func (p *Program) live(counts Counts, filter func(*Storage) bool) []int64 {
 	change := make([]int64, len(p.Steps)+3)
 	for _, st := range p.Storages {
 		if filter(st) {
-			n := st.bytesAt(counts)
+			n := st.BytesAt(counts)
 			change[st.Begin] += n
 			change[st.End+1] -= n
 		}
@@ -187,7 +187,7 @@ func (p *Program) Carried(counts Counts) int64 {
 	at := p.Boundary()
 	for _, st := range p.Storages {
 		if st.Begin < at && st.End >= at {
-			sum += st.bytesAt(counts)
+			sum += st.BytesAt(counts)
 		}
 	}
 	return sum

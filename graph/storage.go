@@ -43,8 +43,8 @@ func (st *Storage) Bytes() int64 { return st.bytes }
 // Workspace reports whether the storage is a node's scratch memory.
 func (st *Storage) Workspace() bool { return st.workspace }
 
-// bytesAt is the size with the given live rows.
-func (st *Storage) bytesAt(counts Counts) int64 {
+// BytesAt is the size with the given live rows.
+func (st *Storage) BytesAt(counts Counts) int64 {
 	if st.workspace {
 		return st.Edge.Node.Op.Workspace(counts.narrowAll(st.Edge.Node.inputSpecs()), st.workers)
 	}

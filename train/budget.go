@@ -142,7 +142,7 @@ func describePeak(p *graph.Program) string {
 	const most = 3
 	var largest []string
 	for _, s := range held[:min(most, len(held))] {
-		largest = append(largest, fmt.Sprintf("%s %s (%s)", storageClass(s), s.Edge.Node.Name, formatBytes(s.Bytes())))
+		largest = append(largest, fmt.Sprintf("%s %s (%s)", useOf(s), s.Edge.Node.Name, formatBytes(s.Bytes())))
 	}
 	return fmt.Sprintf("%s, where the largest are %s", where, strings.Join(largest, ", "))
 }

@@ -290,6 +290,10 @@ type MetricsConfig struct {
 	NaNWatch bool `toml:"nan_watch"`
 	// Folder of the event files, relative to job.dump_folder unless absolute.
 	SaveTBFolder string `toml:"save_tb_folder"`
+	// Address at which a run shows itself while it is on, such as ":8080": the page of
+	// lethe report, and at /metrics its numbers for Prometheus. Without a host it is this
+	// machine's loopback; "0.0.0.0:8080" lets everybody look. Empty serves nothing.
+	HTTP string `toml:"http"`
 }
 
 // ProfilingConfig says when a step is traced: when each operation ran on which lane and
@@ -413,6 +417,9 @@ func (c Config) TensorboardPath() string { return c.inDumpFolder(c.Metrics.SaveT
 
 // TracesPath is the folder of the run's traces.
 func (c Config) TracesPath() string { return c.inDumpFolder(c.Profiling.SaveTracesFolder) }
+
+// MemoryPath is the folder of the run's memory snapshots.
+func (c Config) MemoryPath() string { return c.inDumpFolder("memory") }
 
 // FlightPath is the folder of the flight records of the run's ranks.
 func (c Config) FlightPath() string { return c.inDumpFolder("flight") }

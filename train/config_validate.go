@@ -9,6 +9,7 @@ import (
 
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/live"
 	"github.com/lethe-go/lethe/internal/pattern"
 )
 
@@ -56,6 +57,11 @@ func (c Config) Validate() error {
 	v.atLeast("metrics.log_freq", c.Metrics.LogFreq, 1, "set the steps between two log lines")
 	if c.Metrics.EnableTensorboard {
 		v.nonEmpty("metrics.save_tb_folder", c.Metrics.SaveTBFolder, `name a folder, such as "tb"`)
+	}
+	if c.Metrics.HTTP != "" {
+		if _, _, err := live.ParseAddress(c.Metrics.HTTP); err != nil {
+			v.fail("metrics.http", quote(c.Metrics.HTTP), err.Error(), `give an address such as ":8080"`)
+		}
 	}
 	if c.Profiling.EnableProfiling {
 		v.nonEmpty("profiling.save_traces_folder", c.Profiling.SaveTracesFolder, `name a folder, such as "profile_traces"`)

@@ -90,7 +90,11 @@ func (l *loop) reporters() []Hook {
 	if l.config.Metrics.EnableTensorboard {
 		own = append(own, tensorboardHook(l.config))
 	}
-	return append(own, Hook{Priority: ReportPriority, AfterStep: l.reportIfDue, Report: l.write, Validated: l.writeValidation})
+	own = append(own, Hook{Priority: ReportPriority, AfterStep: l.reportIfDue, Report: l.write, Validated: l.writeValidation})
+	if l.config.Metrics.HTTP != "" {
+		own = append(own, liveHook(l.config, l.print))
+	}
+	return own
 }
 
 // loop is what one call of Run keeps.

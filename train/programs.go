@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,28 @@ func (p *programs) all() []*graph.Program {
 		}
 	}
 	return all
+}
+
+// name of a Program.
+func (p *programs) name(q *graph.Program) string {
+	switch q {
+	case p.first:
+		return "first"
+	case p.more:
+		return "more"
+	case p.last:
+		return "last"
+	case p.norm:
+		return "norm"
+	case p.update:
+		return "update"
+	}
+	return "evaluate"
+}
+
+// largest is the Program with the highest peak.
+func (p *programs) largest() *graph.Program {
+	return slices.MaxFunc(p.all(), func(a, b *graph.Program) int { return cmp.Compare(a.Bound().Peak, b.Bound().Peak) })
 }
 
 // stepCount is how often each Program runs in one optimizer step.

@@ -30,6 +30,15 @@ func WriteReport(w io.Writer, folders ...string) error {
 	if heats := loadMaps(runs); len(heats) > 0 {
 		p.Sections = append(p.Sections, page.Section{Title: "Experts", Heats: heats})
 	}
+	for _, section := range []func([]reportedRun) (page.Section, error){profileSection, snapshotSection} {
+		s, err := section(runs)
+		if err != nil {
+			return &ConfigError{err}
+		}
+		if len(s.Spans)+len(s.Tables) > 0 {
+			p.Sections = append(p.Sections, s)
+		}
+	}
 	return p.Write(w)
 }
 
@@ -48,6 +57,7 @@ func openReported(folder string) (r reportedRun, err error) {
 	if r.config, err = LoadConfig(filepath.Join(folder, ConfigFile)); err != nil {
 		return r, err
 	}
+	r.config.Job.DumpFolder = folder // the run may have been moved
 	r.schedule, _ = NewSchedule(r.config.LRScheduler, r.config.Training.Steps)
 	path := filepath.Join(folder, MetricsFile)
 	if r.metrics, err = ReadMetrics(path); err != nil {
@@ -125,13 +135,19 @@ func trainingCharts(runs []reportedRun) []page.Lines {
 }
 
 func resourceCharts(runs []reportedRun) []page.Lines {
-	percent := func(v float64) string { return fmt.Sprintf("%.4g%%", v) }
 	whole := func(v float64) string { return groupThousands(v, 0) }
-	bytes := func(v float64) string { return formatBytes(int64(v)) }
+	var most int64
+	for _, r := range runs {
+		for _, m := range r.metrics {
+			most = max(most, m.MemoryBytes)
+		}
+	}
+	unit, name := byteUnit(most)
+	bytes := func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) }
 	return []page.Lines{
 		linesOf(runs, "Throughput", "Tokens a second.", whole, func(_ *reportedRun, m Metrics) float64 { return float64(m.TPS) }),
 		linesOf(runs, "MFU", "Model operations of the measured peak.", percent, func(_ *reportedRun, m Metrics) float64 { return float64(m.MFU) }),
-		linesOf(runs, "Memory", "High-water mark since the line before.", bytes, func(_ *reportedRun, m Metrics) float64 { return float64(m.MemoryBytes) })}
+		linesOf(runs, "Memory", "High-water mark since the line before.", bytes, func(_ *reportedRun, m Metrics) float64 { return float64(m.MemoryBytes) / unit })}
 }
 
 // loadMaps show, for each run with experts, how uneven their work was.

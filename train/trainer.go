@@ -147,22 +147,28 @@ func (t *Trainer) open(ctx context.Context) error {
 	}
 	t.shards = newShards(t.ranks, t.layout, !t.world.several())
 	if err := t.fit(); err != nil {
-		return &ConfigError{err}
+		return &ConfigError{t.refused(err)}
 	}
+	if err := t.allocate(); err != nil {
+		return t.refused(err)
+	}
+	if err := t.start(); err != nil {
+		return err
+	}
+	return t.agree(ctx)
+}
+
+// allocate takes all memory of the run.
+func (t *Trainer) allocate() error {
 	for _, r := range t.ranks {
 		if err := r.allocate(); err != nil {
 			return err
 		}
 	}
 	if s := t.config.State; s.Enable {
-		if err := t.shards.reserve(s.async()); err != nil {
-			return err
-		}
+		return t.shards.reserve(s.async())
 	}
-	if err := t.start(); err != nil {
-		return err
-	}
-	return t.agree(ctx)
+	return nil
 }
 
 func (t *Trainer) openData(ctx context.Context) error {

@@ -37,7 +37,7 @@ type command struct {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	last     *lastWords
+	answers  *answers
 }
 
 var commands []command
@@ -65,10 +65,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return exitDone
 		}
 	}
-	var last lastWords
-	ctx, stop := notify(stderr, &last)
+	var a answers
+	ctx, stop := notify(stderr, &a)
 	defer stop()
-	code, err := c.run(ctx, args[1:], streams{os.Stdin, stdout, stderr, &last})
+	code, err := c.run(ctx, args[1:], streams{os.Stdin, stdout, stderr, &a})
 	if err != nil {
 		return fail(stderr, err)
 	}

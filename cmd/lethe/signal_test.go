@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/lethe-go/lethe/collective/flight"
+	"github.com/lethe-go/lethe/train"
 )
 
 // TestMain lets the test binary be lethe itself, for what ends a process.
@@ -73,6 +74,30 @@ func TestSignalSavesTheState(t *testing.T) {
 	code, text = runSignalled(t, folder, os.Interrupt)
 	if code != exitStopped {
 		t.Errorf("the run that goes on: code %d, %s", code, text)
+	}
+}
+
+// SIGUSR1 tells what holds memory, SIGUSR2 ends the run in order.
+func TestSignalAsksForMemory(t *testing.T) {
+	folder := t.TempDir()
+	code, text := runSignalled(t, folder, syscall.SIGUSR1, syscall.SIGUSR2)
+	if code != exitStopped || !strings.Contains(text, "what holds memory now is in "+folder) || !strings.Contains(text, "stopped at step ") {
+		t.Fatalf("code %d, %s", code, text)
+	}
+	list, err := filepath.Glob(filepath.Join(folder, "memory", "step-*.json"))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	raw, err := os.ReadFile(list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s train.MemorySnapshot
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Cause != "signal: user defined signal 1" || len(s.Ranks) != 2 || s.Ranks[1].PersistentBytes <= 0 {
+		t.Errorf("%s", raw)
 	}
 }
 

@@ -16,7 +16,9 @@ var trainCommand = command{
 logged step, states and, if the config says so, event files for TensorBoard
 (metrics.enable_tensorboard) and traces for Perfetto (profiling.enable_profiling).
 On a terminal a bar shows the progress below the lines. If there is a state, training goes on from the newest
-complete one. SIGINT, SIGTERM and SIGUSR1 end it after the step, with the state saved.
+complete one. SIGINT, SIGTERM and SIGUSR2 end it after the step, with the state saved.
+SIGUSR1 has it write what holds memory at that moment, into the folder memory.
+With metrics.http=:8080 the run shows itself at http://127.0.0.1:8080/ while it is on.
 
 With parallelism.backend = "mpi" the ranks are processes, of which one reports: start as
 many as the product of the degrees of parallelism, with mpirun or srun, a
@@ -47,8 +49,8 @@ func runTrain(ctx context.Context, args []string, s streams) (int, error) {
 		return 0, err
 	}
 	defer t.Close()
-	s.last.set(func(cause error) { _ = t.Record(cause) }) // there is nobody left to tell
-	defer s.last.set(nil)
+	s.answers.set(func(cause error) { _ = t.Record(cause) }, t.Snapshot) // nobody is left to tell of an error
+	defer s.answers.set(nil, nil)
 	err = t.Run(ctx)
 	if errors.Is(err, train.ErrStopped) && !t.Leads() {
 		return exitStopped, nil // one process says it for all

@@ -12,6 +12,8 @@ type Heat struct {
 	X       string
 	Columns []float64
 	Rows    []HeatRow
+	// Format prints a value; nil prints four digits.
+	Format func(float64) string
 }
 
 // HeatRow has a value for each column, NaN where there is none.
@@ -35,12 +37,26 @@ type heatMap struct {
 }
 
 type heatCell struct {
-	X, Y    int
-	Opacity float64
+	X, Y, Width int
+	Opacity     float64
+}
+
+// cell draws a cell, or widens its neighbour at the left if that looks the same.
+func (m *heatMap) cell(x, y int, opacity float64) {
+	if n := len(m.Cells); n > 0 {
+		if c := &m.Cells[n-1]; c.Y == y && c.X+c.Width == x && c.Opacity == opacity {
+			c.Width++
+			return
+		}
+	}
+	m.Cells = append(m.Cells, heatCell{x, y, 1, opacity})
 }
 
 // Map prepares the map for the template.
 func (h Heat) Map() heatMap {
+	if h.Format == nil {
+		h.Format = func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	}
 	h = h.thin()
 	m := heatMap{Heat: h, Width: len(h.Columns), Height: len(h.Rows), Cursor: cursor{At: []float64{}, Rows: len(h.Rows), Text: []string{}}}
 	m.Table = Table{Caption: h.Title, Columns: []string{"", "least", "mean", "largest", "last"}}
@@ -49,26 +65,28 @@ func (h Heat) Map() heatMap {
 		all = append(all, r.Values...)
 	}
 	s := newScale(all, false)
-	m.Low, m.High = fmt.Sprintf("%.3g", s.low), fmt.Sprintf("%.3g", s.high)
+	m.Low, m.High = h.Format(s.low), h.Format(s.high)
 	for i, x := range h.Columns {
 		m.Cursor.At = append(m.Cursor.At, math.Round(1000*100*(float64(i)+0.5)/float64(m.Width))/1000)
 		if i%max(1, m.Width/5) == 0 {
 			m.Ticks = append(m.Ticks, Tick{100 * (float64(i) + 0.5) / float64(m.Width), fmt.Sprintf("%.6g", x)})
 		}
+		m.Cursor.Column = append(m.Cursor.Column, h.X+" "+coordinate(x))
 	}
 	for y, r := range h.Rows {
 		for i, v := range r.Values {
 			if finite(v) {
-				m.Cells = append(m.Cells, heatCell{i, y, math.Round(100*(0.04+0.96*s.at(v))) / 100})
+				m.cell(i, y, math.Round(100*(0.04+0.96*s.at(v)))/100)
 			}
-			m.Cursor.Text = append(m.Cursor.Text, fmt.Sprintf("%s · %s %.12g · %.4g", r.Name, h.X, h.Columns[i], v))
+			m.Cursor.Text = append(m.Cursor.Text, h.Format(v))
 		}
-		m.Table.Rows = append(m.Table.Rows, r.summary())
+		m.Cursor.Row = append(m.Cursor.Row, r.Name)
+		m.Table.Rows = append(m.Table.Rows, r.summary(h.Format))
 	}
 	return m
 }
 
-func (r HeatRow) summary() []string {
+func (r HeatRow) summary(format func(float64) string) []string {
 	low, high, sum, n := math.Inf(1), math.Inf(-1), 0.0, 0
 	for _, v := range r.Values {
 		if finite(v) {
@@ -80,7 +98,7 @@ func (r HeatRow) summary() []string {
 	}
 	row := []string{r.Name}
 	for _, v := range []float64{low, sum / float64(n), high, r.Values[len(r.Values)-1]} {
-		row = append(row, fmt.Sprintf("%.3g", v))
+		row = append(row, format(v))
 	}
 	return row
 }

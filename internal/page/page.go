@@ -25,6 +25,7 @@ type Section struct {
 	Title  string
 	Lines  []Lines
 	Heats  []Heat
+	Spans  []Spans
 	Tables []Table
 }
 
@@ -68,9 +69,14 @@ type Tick struct {
 }
 
 // cursor is what the script reads of a chart: cells in rows, the middle of each column in
-// percent of the width, and a text for each cell, row by row.
+// percent of the width, and a text for each cell, row by row. With Cell neighbouring cells
+// share texts: it has the index of each cell's. With Row and Column a text begins with those
+// of its cell.
 type cursor struct {
-	At   []float64 `json:"at"`
-	Rows int       `json:"rows"`
-	Text []string  `json:"text"`
+	At     []float64 `json:"at"`
+	Rows   int       `json:"rows"`
+	Text   []string  `json:"text"`
+	Cell   []int     `json:"cell,omitempty"`
+	Row    []string  `json:"row,omitempty"`
+	Column []string  `json:"column,omitempty"`
 }
