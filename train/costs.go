@@ -264,7 +264,7 @@ func (m *costMeter) timeForward(ctx context.Context, r *rank) error {
 		return err
 	}
 	r.machines.evaluate = machine // closed with the rank
-	source, err := m.data.source(ctx, m.config.Training, r.index, m.layout.ranks())
+	source, err := m.data.source(ctx, m.config.Training, m.layout.dataRank(r.index), m.layout.dataRanks())
 	if err != nil {
 		return err
 	}

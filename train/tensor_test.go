@@ -228,3 +228,24 @@ func TestTensorGroupsAreValidated(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that compute together read the same batches as the costs of a budget are measured too.
+func TestTensorGroupsMeasureCostsOfTheSameBatches(t *testing.T) {
+	c := together(t, degrees{1, 1, 2, 2})
+	c.ActivationCheckpoint.Mode, c.ActivationCheckpoint.MemoryBudget = "budget", train.MemoryBudget{Bytes: 1 << 30}
+	batches := counting(c.Training.LocalBatchSize, c.Training.SeqLen, 1000)
+	var opened [2]atomic.Int32 // by data rank
+	own := &train.Dataset{Name: "counting", Train: func(ctx context.Context, rank, ranks int) (data.Batches, error) {
+		if ranks != len(opened) {
+			t.Errorf("opened for %d of %d ranks, want %d ranks", rank, ranks, len(opened))
+			return batches(ctx, rank, ranks)
+		}
+		opened[rank].Add(1)
+		return batches(ctx, rank, ranks)
+	}}
+	newTrainer(t, c, train.Options{Model: latent(device.Float32), Dataset: own, CostFolder: t.TempDir()})
+	// For training and for costs, on 2 ranks each; all 4 ranks compare the very first batch.
+	if a, b := opened[0].Load(), opened[1].Load(); a != 2*2+4 || b != 2*2 {
+		t.Errorf("the batches of the data ranks are opened %d and %d times, want 8 and 4", a, b)
+	}
+}
