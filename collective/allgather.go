@@ -35,7 +35,7 @@ func (a allGather) Outputs(in []device.Spec) ([]device.Spec, error) {
 	if err := fixedRows(in[0]); err != nil {
 		return nil, err
 	}
-	if part := partRows(a.rows, a.group); in[0].Shape[0] != part {
+	if part := PartRows(a.rows, a.group.Size()); in[0].Shape[0] != part {
 		return nil, fmt.Errorf("%d rows of %d ranks: want parts of %d rows, have %v", a.rows, a.group.Size(), part, in[0])
 	}
 	return []device.Spec{withRows(in[0], a.rows)}, nil

@@ -30,9 +30,6 @@ func summable(s device.Spec) error {
 	return nil
 }
 
-// partRows is the number of rows of each rank's part of so many rows, padding included.
-func partRows(rows int, g Group) int { return (rows + g.Size() - 1) / g.Size() }
-
 func withRows(s device.Spec, rows int) device.Spec {
 	s = s.WithShape(s.Shape...)
 	s.Shape[0] = rows

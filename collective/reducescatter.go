@@ -29,11 +29,11 @@ func (r reduceScatter) Outputs(in []device.Spec) ([]device.Spec, error) {
 	if err := summable(in[0]); err != nil {
 		return nil, err
 	}
-	return []device.Spec{withRows(in[0], partRows(in[0].Shape[0], r.group))}, nil
+	return []device.Spec{withRows(in[0], PartRows(in[0].Shape[0], r.group.Size()))}, nil
 }
 
 func (r reduceScatter) Cost(in []device.Spec) graph.Cost {
-	return graph.Traffic(float64(in[0].Len()), in, []device.Spec{withRows(in[0], partRows(in[0].Shape[0], r.group))})
+	return graph.Traffic(float64(in[0].Len()), in, []device.Spec{withRows(in[0], PartRows(in[0].Shape[0], r.group.Size()))})
 }
 
 func (r reduceScatter) Run(x *graph.Exec, out, in []device.Tensor) error {

@@ -29,7 +29,7 @@ func MovedBy(k Kind, n int, unit int64, root, rank, size int) Moved {
 		own := int64(hi-lo) * unit
 		return Moved{whole - own + others*own, others*own + whole - own}
 	case KindAllGather, KindReduceScatter:
-		part := (n + size - 1) / size
+		part := PartRows(n, size)
 		own := int64(min((rank+1)*part, n)-min(rank*part, n)) * unit
 		if k == KindAllGather {
 			return Moved{others * own, whole - own}
@@ -43,6 +43,10 @@ func MovedBy(k Kind, n int, unit int64, root, rank, size int) Moved {
 	}
 	return Moved{}
 }
+
+// PartRows is ⌈rows / size⌉: the rows of each rank's part of so many in an all-gather or a
+// reduce-scatter, padding included.
+func PartRows(rows, size int) int { return (rows + size - 1) / size }
 
 // Share is the range of n elements that a rank adds up for all others in an all-reduce.
 func Share(n, rank, size int) (lo, hi int) { return n * rank / size, n * (rank + 1) / size }

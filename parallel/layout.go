@@ -43,7 +43,7 @@ func (l Layout) used(name string, global []int) (shape, offset []int, padding in
 // along a dimension, and returns the padding of that. What no multiple of the ranks has, the
 // last parts are padded with; only the first dimension may need it.
 func takePart(g collective.Group, dimension int, shape, offset []int, padding int) int {
-	live, part := shape[0]-padding, partRows(shape[dimension], g)
+	live, part := shape[0]-padding, collective.PartRows(shape[dimension], g.Size())
 	first := g.Rank() * part
 	shape[dimension] = part
 	offset[dimension] += first
@@ -78,6 +78,3 @@ func (l Layout) group(name string, shape []int) collective.Group {
 	}
 	return g
 }
-
-// partRows is the number of rows of a part, padding included.
-func partRows(rows int, g collective.Group) int { return (rows + g.Size() - 1) / g.Size() }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lethe-go/lethe/internal/quantity"
 )
 
 // MemoryBudget is a number of bytes, written with a unit such as "512MiB" or "1.5GB", or
@@ -16,12 +19,6 @@ type MemoryBudget struct {
 	Fraction float64 // in (0, 1], if Bytes is 0
 }
 
-// byteUnits are the units of a budget, the longest names first.
-var byteUnits = []struct {
-	name  string
-	bytes int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
-
 func (m MemoryBudget) String() string {
 	switch {
 	case m.Fraction > 0:
@@ -29,9 +26,9 @@ func (m MemoryBudget) String() string {
 	case m.Bytes == 0:
 		return ""
 	}
-	for _, unit := range []int{2, 1, 0} {
-		if u := byteUnits[unit]; m.Bytes%u.bytes == 0 {
-			return fmt.Sprint(m.Bytes/u.bytes, u.name)
+	for _, u := range slices.Backward(quantity.Bytes[:3]) { // KiB to GiB
+		if m.Bytes%int64(u.Factor) == 0 {
+			return fmt.Sprint(m.Bytes/int64(u.Factor), u.Name)
 		}
 	}
 	return fmt.Sprint(m.Bytes, "B")
@@ -47,14 +44,10 @@ func (m *MemoryBudget) UnmarshalText(text []byte) error {
 		*m = MemoryBudget{}
 		return nil
 	}
-	for _, u := range byteUnits {
-		number, found := strings.CutSuffix(s, u.name)
-		if !found {
-			continue
-		}
+	if number, unit, ok := quantity.Cut(s, quantity.Bytes); ok {
 		bytes, err := parseNumber(strings.TrimSpace(number), parseFloat)
 		// The largest float64 below 2⁶³ is the most that converts.
-		if bytes *= float64(u.bytes); err != nil || !(bytes >= 1 && bytes < math.MaxInt64) {
+		if bytes *= unit; err != nil || !(bytes >= 1 && bytes < math.MaxInt64) {
 			return errors.New("not a number of bytes")
 		}
 		*m = MemoryBudget{Bytes: int64(bytes)}

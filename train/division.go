@@ -21,7 +21,7 @@ func (l layout) divisionOf(v *graph.Variable) division {
 	shape := slices.Clone(v.Global)
 	dimension, tensor := parallel.SharedDimension(v.Name)
 	if tensor {
-		shape[dimension] = (shape[dimension] + l.tensors - 1) / l.tensors
+		shape[dimension] = collective.PartRows(shape[dimension], l.tensors)
 	}
 	return division{tensor: tensor || l.tensors == 1, shard: l.shardPlaces() == 1 || !slices.Equal(shape, v.Spec.Shape)}
 }

@@ -2,9 +2,7 @@ package train
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,37 +72,22 @@ type operationTime struct {
 }
 
 func addTrace(s *page.Spans, took map[string]*operationTime, file string) error {
-	text, err := os.ReadFile(file)
+	trace, err := chrometrace.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("train: profile: %w", err)
+		return fmt.Errorf("train: profile: %w; move the file away", err)
 	}
-	var trace chrometrace.Trace
-	if err := json.Unmarshal(text, &trace); err != nil {
-		return fmt.Errorf("train: profile: %s: %w; move the file away", file, err)
-	}
-	type lane struct{ process, thread int }
-	names, processes, lanes := map[lane]string{}, map[int]string{}, map[lane]int{}
-	for _, e := range trace.Events {
-		name, _ := e.Args["name"].(string)
-		switch {
-		case e.Phase != chrometrace.Metadata:
-		case e.Name == "process_name":
-			processes[e.Process] = name
-		case e.Name == "thread_name":
-			names[lane{e.Process, e.Thread}] = name
-		}
-	}
+	processes, threads := trace.Names()
+	lanes := map[int]int{} // by thread
 	for _, e := range trace.Events {
 		if e.Phase != chrometrace.Complete || e.Category == groupCategory || e.Duration == nil {
 			continue
 		}
-		at := lane{e.Process, e.Thread}
-		if _, ok := lanes[at]; !ok {
-			lanes[at] = len(s.Lanes)
-			s.Lanes = append(s.Lanes, page.Lane{Name: processes[e.Process] + ", " + names[at]})
+		if _, ok := lanes[e.Thread]; !ok {
+			lanes[e.Thread] = len(s.Lanes)
+			s.Lanes = append(s.Lanes, page.Lane{Name: processes[e.Process] + ", " + threads[e.Thread]})
 		}
 		begin, end := milliseconds(e.Time), milliseconds(e.Time+*e.Duration)
-		l := &s.Lanes[lanes[at]]
+		l := &s.Lanes[lanes[e.Thread]]
 		l.Spans = append(l.Spans, page.Span{Begin: begin, End: end, Kind: slices.Index(timelineKinds, e.Category),
 			Text: fmt.Sprintf("%s %s · from %.3f, for %.3f ms", e.Category, e.Name, begin, end-begin)})
 		s.Length = max(s.Length, end)

@@ -34,7 +34,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -78,11 +77,11 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(*procs))
 	var rows []Row
 	for name := range strings.SplitSeq(*links, ",") {
-		link, err := parseLink(name, *latency)
+		bandwidth, err := local.ParseBandwidth(name)
 		if err != nil {
-			return err
+			return fmt.Errorf("--links: %w", err)
 		}
-		row, err := x.measure(ctx, link)
+		row, err := x.measure(ctx, local.Link{Latency: *latency, Bandwidth: bandwidth})
 		if err != nil {
 			return fmt.Errorf("link %s: %w", name, err)
 		}
@@ -105,17 +104,6 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		fmt.Fprintf(w, "%s\t%.4f\t%.4f\t%.4f\t%.4f\t%.4f\t%.1f\t%.1f\t%.1f\t\n", r.Link, r.StepSeconds, r.ComputeSeconds, r.CommunicationSeconds, r.ExposedSeconds, r.WaitedSeconds, r.ExposedPct, r.LeastPct, r.PredictedPct)
 	}
 	return w.Flush()
-}
-
-func parseLink(name string, latency time.Duration) (local.Link, error) {
-	for suffix, unit := range map[string]float64{"GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3} {
-		if number, ok := strings.CutSuffix(name, suffix); ok {
-			if n, err := strconv.ParseFloat(number, 64); err == nil && n > 0 {
-				return local.Link{Latency: latency, Bandwidth: n * unit}, nil
-			}
-		}
-	}
-	return local.Link{}, fmt.Errorf("--links: %q is no bandwidth: want such as 1.5GB/s, 100MB/s, 50kB/s", name)
 }
 
 // experiment is a model on some ranks.

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lethe-go/lethe/internal/chrometrace"
@@ -23,25 +23,17 @@ type rankTrace struct {
 
 // readTrace reads the slices of every rank.
 func readTrace(path string) ([]*rankTrace, error) {
-	text, err := os.ReadFile(path)
+	trace, err := chrometrace.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var trace chrometrace.Trace
-	if err := json.Unmarshal(text, &trace); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	threads := map[int]string{}
+	processes, threads := trace.Names()
 	byProcess := map[int]*rankTrace{}
 	var ranks []*rankTrace
-	for _, e := range trace.Events {
-		switch name, _ := e.Args["name"].(string); {
-		case e.Name == "thread_name":
-			threads[e.Thread] = name
-		case e.Name == "process_name" && strings.HasPrefix(name, "rank "):
-			r := &rankTrace{lanes: map[string][]span{}}
-			byProcess[e.Process] = r
-			ranks = append(ranks, r)
+	for _, p := range slices.Sorted(maps.Keys(processes)) {
+		if strings.HasPrefix(processes[p], "rank ") {
+			byProcess[p] = &rankTrace{lanes: map[string][]span{}}
+			ranks = append(ranks, byProcess[p])
 		}
 	}
 	for _, e := range trace.Events {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,28 +70,16 @@ type link struct {
 	local.Link
 }
 
-var units = []struct {
-	suffix string
-	bytes  float64
-}{{"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}}
-
 func parseLinks(names string, latency time.Duration) ([]link, error) {
 	var list []link
 	for name := range strings.SplitSeq(names, ",") {
 		l := link{name: name}
 		if name != "none" {
-			for _, u := range units {
-				if number, ok := strings.CutSuffix(name, u.suffix); ok {
-					n, err := strconv.ParseFloat(number, 64)
-					if err == nil {
-						l.Link = local.Link{Latency: latency, Bandwidth: n * u.bytes}
-					}
-					break
-				}
+			bandwidth, err := local.ParseBandwidth(name)
+			if err != nil {
+				return nil, fmt.Errorf("--links: %w, or none", err)
 			}
-			if !(l.Bandwidth > 0) {
-				return nil, fmt.Errorf("--links: %q is no bandwidth: want none, or such as 1.5GB/s, 100MB/s, 50kB/s", name)
-			}
+			l.Link = local.Link{Latency: latency, Bandwidth: bandwidth}
 		}
 		list = append(list, l)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lethe-go/lethe/internal/quantity"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -49,26 +50,12 @@ func parseCluster(text string) (train.Cluster, error) {
 	return k, nil
 }
 
-// quantityUnits are the suffixes of numbers; bytes, FLOPs and both of them a second have the
-// same.
-var quantityUnits = []struct {
-	suffix string
-	factor float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
-	{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15},
-}
+// quantityUnits are those of bytes and FLOPs, and of both a second.
+var quantityUnits = append(slices.Clone(quantity.Bytes), []quantity.Unit{{Name: "k", Factor: 1e3}, {Name: "M", Factor: 1e6}, {Name: "G", Factor: 1e9}, {Name: "T", Factor: 1e12}, {Name: "P", Factor: 1e15}}...)
 
 // parseQuantity reads a number above 0 with one of the suffixes, or none.
 func parseQuantity(text string) (float64, error) {
-	number, factor := text, 1.0
-	for _, u := range quantityUnits {
-		if n, ok := strings.CutSuffix(text, u.suffix); ok {
-			number, factor = n, u.factor
-			break
-		}
-	}
+	number, factor, _ := quantity.Cut(text, quantityUnits)
 	x, err := strconv.ParseFloat(number, 64)
 	if x *= factor; err != nil || !(x > 0) || x >= math.MaxInt64 {
 		return 0, fmt.Errorf("%q: want a number above 0 with a unit such as GiB, GB or T", text)

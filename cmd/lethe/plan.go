@@ -83,6 +83,9 @@ func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if ofCluster && given {
+		return 0, usagef("--costs are of a machine that is there: with --cluster give its rates, such as flops=400T")
+	}
 	if ofCluster {
 		return exitDone, planCluster(s.out, c, cluster, asJSON)
 	}
@@ -103,16 +106,17 @@ func runPlan(ctx context.Context, args []string, s streams) (int, error) {
 	case html:
 		return exitDone, atomicfile.Write(atomicfile.OS, a.flags["html"], func(w io.Writer) error { return r.WriteHTML(w, c) })
 	case asJSON:
-		return exitDone, printJSON(s.out, r)
+		return exitDone, printJSON(s.out, r.Rows)
 	case explain:
 		return exitDone, printExplanation(s.out, r, name)
 	}
 	return exitDone, printTable(s.out, r, c)
 }
 
-func printJSON(out io.Writer, r *train.PlanReport) error {
+// printJSON writes one object a line.
+func printJSON[Row any](out io.Writer, rows []Row) error {
 	e := json.NewEncoder(out)
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		if err := e.Encode(row); err != nil {
 			return err
 		}

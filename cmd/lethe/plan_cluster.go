@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -26,13 +25,7 @@ func planCluster(out io.Writer, c train.Config, text string, asJSON bool) error 
 	if !asJSON {
 		return printCluster(out, p, cluster, c)
 	}
-	e := json.NewEncoder(out)
-	for _, row := range p.Rows {
-		if err := e.Encode(row); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printJSON(out, p.Rows)
 }
 
 func printCluster(out io.Writer, p *train.ClusterPlan, cluster train.Cluster, c train.Config) error {

@@ -2,10 +2,13 @@ package local
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/internal/call"
+	"github.com/lethe-go/lethe/internal/quantity"
 )
 
 // Link is what each rank is connected to the others with, for experiments. The zero value
@@ -14,6 +17,18 @@ type Link struct {
 	Latency   time.Duration
 	Bandwidth float64 // bytes per second in each direction; 0 has no limit
 }
+
+// ParseBandwidth reads bytes a second, such as 1.5GB/s, 100MB/s or 50kB/s.
+func ParseBandwidth(text string) (float64, error) {
+	number, unit, ok := quantity.Cut(text, bandwidthUnits)
+	x, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(x > 0) {
+		return 0, fmt.Errorf("%q is no bandwidth: want such as 1.5GB/s, 100MB/s, 50kB/s", text)
+	}
+	return x * unit, nil
+}
+
+var bandwidthUnits = []quantity.Unit{{Name: "GB/s", Factor: 1e9}, {Name: "MB/s", Factor: 1e6}, {Name: "kB/s", Factor: 1e3}}
 
 // Transfer is how long a rank's collective takes from the moment at which all ranks have
 // come:

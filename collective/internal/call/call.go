@@ -45,7 +45,7 @@ func (c *Call) Check(size int) error {
 			return fmt.Errorf("send %v in parts %v and receive %v in parts %v", in, parts(c.Send, in, size), out, parts(c.Receive, out, size))
 		}
 	case collective.KindAllGather, collective.KindReduceScatter:
-		if whole, part := c.whole(), c.part(); in.Rank() < 1 || !sameRows(in, out) || part.Dim(0) != (whole.Dim(0)+size-1)/size {
+		if whole, part := c.whole(), c.part(); in.Rank() < 1 || !sameRows(in, out) || part.Dim(0) != collective.PartRows(whole.Dim(0), size) {
 			return fmt.Errorf("%v into %v, of %d ranks", in, out, size)
 		}
 	case collective.KindBroadcast:
