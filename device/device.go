@@ -31,6 +31,9 @@ type Device interface {
 // Alignment in bytes of every buffer and of every storage inside an arena.
 const Alignment = 64
 
+// Align is n, rounded up to a multiple of unit.
+func Align(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
 // Queue is an ordered sequence of kernels on a device. It is used by one
 // goroutine at a time. A kernel that meets bad data (an id outside its table)
 // does not stop the queue: the first such error is kept for Sync.

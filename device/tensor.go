@@ -84,6 +84,11 @@ func (t Tensor) Offset() int64 { return t.offset }
 // Stride is the distance, in elements, between neighbours along dimension i.
 func (t Tensor) Stride(i int) int { return t.strides[i] }
 
+// In returns the contiguous tensor of t's dtype and shape at a byte offset of a buffer.
+func (t Tensor) In(b Buffer, offset int64) Tensor {
+	return NewTensor(b, offset, t.dtype, t.dims[:t.rank]...)
+}
+
 // Shape returns a new slice with the extents.
 func (t Tensor) Shape() []int { return append([]int(nil), t.dims[:t.rank]...) }
 

@@ -29,7 +29,7 @@ func place(storages []*Storage, peak int64) int64 {
 	return bestFit(dynamic, 0, base)
 }
 
-func align(n int64) int64 { return (n + device.Alignment - 1) &^ (device.Alignment - 1) }
+func align(n int64) int64 { return device.Align(n, device.Alignment) }
 
 // bestFit tries the orders and keeps the offsets of the best one. It returns the
 // end of the segment that begins at base.

@@ -125,7 +125,7 @@ func (m *Machine) bind() error {
 // noteDecides records that the step's op decides a row count that none of its
 // inputs has.
 func (b *boundStep) noteDecides(r device.Rows) {
-	if _, ok := b.step.Node.Op.(RowsOp); !ok || !b.step.computes() {
+	if _, ok := b.step.Node.Op.(RowsOp); !ok || !b.step.Computes() {
 		return
 	}
 	for _, e := range b.step.Node.In {
@@ -314,7 +314,7 @@ func (b *boundStep) run(q device.Queue, sync bool) error {
 			err = kernel
 		}
 	}
-	if err != nil && b.step.computes() {
+	if err != nil && b.step.Computes() {
 		return b.wrap(err)
 	}
 	return err

@@ -268,11 +268,7 @@ func (m *Machine) readable(t device.Tensor) (device.Tensor, error) {
 	if t.Contiguous() && m.dev.HostAccessible() {
 		return t, nil
 	}
-	var shape [device.MaxRank]int
-	for i := range t.Rank() {
-		shape[i] = t.Dim(i)
-	}
-	host := device.NewTensor(m.staging.Buffer(), 0, t.DType(), shape[:t.Rank()]...)
+	host := t.In(m.staging.Buffer(), 0)
 	m.queue.Copy(host, t)
 	return host, m.queue.Sync()
 }

@@ -46,7 +46,7 @@ func (m *Machine) Counters() Counters { return m.counters }
 // what is offloaded.
 func (m *Machine) expose(s *Step, begin time.Time) {
 	switch {
-	case !s.computes():
+	case !s.Computes():
 		m.counters.ExposedCopies += time.Since(begin)
 	case s.Node.Effects.Has(Collective):
 		m.counters.Exposed += time.Since(begin)

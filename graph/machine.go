@@ -286,7 +286,7 @@ func (m *Machine) wait(ctx context.Context, s *Step) error {
 // copyFailed names the value that could not be offloaded or reloaded. A Spill may tell of a
 // failure when it is asked for another value.
 func (m *Machine) copyFailed(s *Step, err error) error {
-	if s.computes() {
+	if s.Computes() {
 		return err
 	}
 	var e *device.SpillError

@@ -84,7 +84,7 @@ func (s *scheduler) sendAway() {
 	for _, t := range trips {
 		t.to.Begin = t.reload.Index
 		t.offload.spill, t.reload.spill = s.spill, s.spill
-		s.spill += roundUp(t.from.bytes, device.SpillAlignment)
+		s.spill += device.Align(t.from.bytes, device.SpillAlignment)
 	}
 }
 
@@ -183,7 +183,7 @@ func newTimeline(steps []*Step, pace Pace) *timeline {
 	c := &timeline{pace: pace, behind: make([]int64, len(steps)+1)}
 	for i, step := range steps {
 		c.behind[i+1] = c.behind[i]
-		if step.computes() && step.Lane == Compute {
+		if step.Computes() && step.Lane == Compute {
 			c.behind[i+1] += pace.Nanoseconds(step.Node)
 		}
 	}
@@ -194,7 +194,7 @@ func newTimeline(steps []*Step, pace Pace) *timeline {
 // as many others set out as the layer has, so that no more than a layer's are on their way.
 func (c *timeline) offloads(trips []*trip, boundary int) {
 	var end int64
-	at := 0
+	at, inLayer := 0, tripsByLayer(trips)
 	for i, t := range trips {
 		end = max(end, c.behind[t.last]) + c.pace.CopyNanoseconds(t.from.bytes)
 		at = max(at, t.last)
@@ -202,7 +202,7 @@ func (c *timeline) offloads(trips []*trip, boundary int) {
 			at++
 		}
 		t.gone = at
-		if next := i + inLayer(trips, t); next < len(trips) {
+		if next := i + inLayer(t); next < len(trips) {
 			t.gone = min(at, trips[next].last)
 		}
 	}
@@ -212,7 +212,7 @@ func (c *timeline) offloads(trips []*trip, boundary int) {
 // one that is as many before it as the layer has.
 func (c *timeline) reloads(trips []*trip, boundary int) {
 	start := c.behind[len(c.behind)-1]
-	at := len(c.behind) - 1
+	at, inLayer := len(c.behind)-1, tripsByLayer(trips)
 	for i, t := range slices.Backward(trips) {
 		start = min(start, c.behind[t.first-1]) - c.pace.CopyNanoseconds(t.from.bytes)
 		at = min(at, t.first)
@@ -220,25 +220,18 @@ func (c *timeline) reloads(trips []*trip, boundary int) {
 			at--
 		}
 		t.back = at
-		if before := i - inLayer(trips, t); before >= 0 {
+		if before := i - inLayer(t); before >= 0 {
 			t.back = max(at, trips[before].first)
 		}
 	}
 }
 
-// inLayer counts the trips of the layer of t.
-func inLayer(trips []*trip, t *trip) int {
-	layer := layerOf(t.from.Edge.Node)
-	if layer == nil {
-		return 1
+// tripsByLayer counts, for a trip, those of its layer.
+func tripsByLayer(trips []*trip) func(*trip) int {
+	count := map[*Region]int{}
+	for _, t := range trips {
+		count[layerOf(t.from.Edge.Node)]++
 	}
-	n := 0
-	for _, u := range trips {
-		if layerOf(u.from.Edge.Node) == layer {
-			n++
-		}
-	}
-	return n
+	count[nil] = 1 // what is in no region is a layer by itself
+	return func(t *trip) int { return count[layerOf(t.from.Edge.Node)] }
 }
-
-func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

@@ -194,11 +194,7 @@ func (x *Exec) Scratch(offset int64, d device.DType, shape ...int) device.Tensor
 
 // ScratchLike is Scratch with the dtype and shape of another tensor.
 func (x *Exec) ScratchLike(offset int64, like device.Tensor) device.Tensor {
-	var shape [device.MaxRank]int
-	for i := range like.Rank() {
-		shape[i] = like.Dim(i)
-	}
-	return x.Scratch(offset, like.DType(), shape[:like.Rank()]...)
+	return like.In(x.workspace.Buffer(), x.workspace.Offset()+offset)
 }
 
 // Draw returns the random numbers of this run of the node for a tensor with the

@@ -1,5 +1,7 @@
 package graph
 
+import "slices"
+
 // Program is a graph compiled under a plan: a schedule of steps, and a place for
 // every value in one arena. It holds no memory and can be made for a model of
 // any size; a Machine runs it.
@@ -101,6 +103,12 @@ func (p *Program) LiveBytes(counts Counts) []int64 {
 	return p.live(counts, func(*Storage) bool { return true })
 }
 
+// PeakStep is the first step at which most bytes live in the arena, counted as by LiveBytes.
+func (p *Program) PeakStep(counts Counts) int {
+	live := p.LiveBytes(counts)
+	return slices.Index(live, slices.Max(live))
+}
+
 // LiveSavedBytes gives the part of LiveBytes that is carried over to backward.
 func (p *Program) LiveSavedBytes(counts Counts) []int64 {
 	return p.live(counts, func(st *Storage) bool { return st.Saved })
@@ -124,18 +132,14 @@ func (p *Program) live(counts Counts, filter func(*Storage) bool) []int64 {
 }
 
 func (p *Program) peak(counts Counts) int64 {
-	var peak int64
-	for _, n := range p.LiveBytes(counts) {
-		peak = max(peak, n)
-	}
-	return peak
+	return slices.Max(p.LiveBytes(counts))
 }
 
 // Cost sums the cost of all runs of nodes for which the filter holds.
 func (p *Program) Cost(filter func(*Step) bool) Cost {
 	var sum Cost
 	for _, s := range p.Steps {
-		if s.computes() && filter(s) {
+		if s.Computes() && filter(s) {
 			sum = sum.Add(s.Node.Cost)
 		}
 	}

@@ -48,8 +48,8 @@ func (s *Step) Backward() bool {
 	return s.Kind == Recompute || s.Kind == CopyBack || s.Node.Phase != Forward
 }
 
-// computes reports whether the step runs its node.
-func (s *Step) computes() bool { return s.Kind == Run || s.Kind == Recompute }
+// Computes reports whether the step runs its node: it neither waits nor copies.
+func (s *Step) Computes() bool { return s.Kind == Run || s.Kind == Recompute }
 
 // Awaits is the asynchronous step that a Wait waits for, nil for other steps.
 func (s *Step) Awaits() *Step { return s.waits }

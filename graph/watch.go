@@ -159,7 +159,7 @@ func (m *Machine) rangeOf(name string, t device.Tensor) (Range, error) {
 		return r, err
 	}
 	defer buffer.Free()
-	host := device.NewTensor(buffer, 0, t.DType(), r.Spec.Shape...)
+	host := t.In(buffer, 0)
 	m.queue.Copy(host, t)
 	if err := m.queue.Sync(); err != nil {
 		return r, err

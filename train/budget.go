@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -122,27 +121,25 @@ func (c *compiler) infeasible(graphs []*graph.Graph, compiled []*graph.Program) 
 		}
 		compiled = append(compiled, p)
 	}
-	largest := slices.MaxFunc(compiled, func(a, b *graph.Program) int { return cmp.Compare(a.Bound().Peak, b.Bound().Peak) })
+	largest := largestOf(compiled)
 	peak, held := largest.Bound().Peak, c.beside()
 	return &BudgetError{c.budget.bytes, held.bytes() + peak, fmt.Sprintf("%v + %s in the arena, at %s", held, formatBytes(peak), describePeak(largest))}
 }
 
 // describePeak names the step at which most of a Program lives, and the largest of it.
 func describePeak(p *graph.Program) string {
-	live := p.LiveBytes(nil)
-	at := slices.Index(live, slices.Max(live))
+	at := p.PeakStep(nil)
 	where := "the feeding of inputs"
 	if at > len(p.Steps) {
 		where = "the reading of outputs"
 	} else if at > 0 {
 		where = p.Steps[at-1].Node.Name
 	}
-	held := slices.DeleteFunc(slices.Clone(p.Storages), func(s *graph.Storage) bool { return at < s.Begin || at > s.End })
-	slices.SortStableFunc(held, func(a, b *graph.Storage) int { return cmp.Compare(b.Bytes(), a.Bytes()) })
+	held := heldAt(p, nil, at)
 	const most = 3
 	var largest []string
-	for _, s := range held[:min(most, len(held))] {
-		largest = append(largest, fmt.Sprintf("%s %s (%s)", useOf(s), s.Edge.Node.Name, formatBytes(s.Bytes())))
+	for _, v := range held[:min(most, len(held))] {
+		largest = append(largest, fmt.Sprintf("%s %s (%s)", v.Use, v.Node, formatBytes(v.Bytes)))
 	}
 	return fmt.Sprintf("%s, where the largest are %s", where, strings.Join(largest, ", "))
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/lethe-go/lethe/checkpoint"
@@ -9,7 +10,6 @@ import (
 	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/device"
-	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -91,16 +91,14 @@ func planForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) 
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Device == nil {
-		own, err := cpu.New(cpu.Options{Workers: c.Training.Threads})
-		if err != nil {
-			return nil, err
-		}
-		defer own.Close()
-		o.Device = own
+	dev, closeDevice, err := openDevice(o.Device, c.Training.Threads)
+	if err != nil {
+		return nil, err
 	}
+	defer closeDevice()
+	o.Device = dev
 	plan := &ClusterPlan{Ranks: newLayout(c.Parallelism).ranks()}
-	modes := []string{"none", "selective", "full"}
+	modes := slices.Clone(reportedModes)
 	if c.ActivationCheckpoint.Mode == budgetMode && cluster.Memory > 0 {
 		modes = append(modes, budgetMode)
 	}

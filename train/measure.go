@@ -71,13 +71,11 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 	}
 	var all []Measured
 	for _, x := range []struct {
-		name    string
 		machine *graph.Machine
 		losses  *microbatchMachine
 	}{
-		{"first", m.first.Machine, m.first}, {"more", machineOf(m.more), m.more},
-		{"last", machineOf(m.last), m.last}, {"norm", m.norm, nil},
-		{"update", m.update, nil}, {"evaluate", machineOf(m.evaluate), m.evaluate},
+		{m.first.Machine, m.first}, {machineOf(m.more), m.more}, {machineOf(m.last), m.last},
+		{m.norm, nil}, {m.update, nil}, {machineOf(m.evaluate), m.evaluate},
 	} {
 		if x.machine == nil {
 			continue
@@ -87,10 +85,9 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 		if err != nil {
 			return nil, err
 		}
-		planned := x.machine.Program().Memory(x.machine.Counts())
-		one := Measured{Rank: r.index, Program: x.name, Predicted: planned.Peak, Peak: seen.Peak, SameLoss: true,
-			PredictedCarried: x.machine.Program().Carried(x.machine.Counts()), Carried: seen.Across(x.machine.Program().Boundary())}
-		one.Differs = differs(x.machine.Program(), x.machine.Program().LiveBytes(x.machine.Counts()), seen.Live)
+		p, counts := x.machine.Program(), x.machine.Counts()
+		one := Measured{Rank: r.index, Program: r.programs.name(p), Predicted: p.Memory(counts).Peak, Peak: seen.Peak, SameLoss: true,
+			PredictedCarried: p.Carried(counts), Carried: seen.Across(p.Boundary()), Differs: differs(p, p.LiveBytes(counts), seen.Live)}
 		if x.losses != nil {
 			before := x.losses.loss()
 			if err := x.machine.Run(ctx, o); err != nil {

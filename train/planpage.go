@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"github.com/lethe-go/lethe/internal/page"
@@ -28,7 +29,7 @@ func (r *PlanReport) WriteHTML(w io.Writer, c Config) error {
 }
 
 func (r *PlanReport) modeTable() page.Table {
-	t := page.Table{Caption: "Every mode and budget; costs of operations: " + r.Costs, Columns: []string{"mode", "budget", "saved", "peak", "arena", "in all", "recomputed", "of forward", "of its time", "no plan below", "gap"}}
+	t := page.Table{Caption: "Every mode and budget; costs of operations: " + filepath.Base(r.Costs), Columns: []string{"mode", "budget", "saved", "peak", "arena", "in all", "recomputed", "of forward", "of its time", "no plan below", "gap"}}
 	for i, x := range r.Rows {
 		mode, budget, bound, gap := x.Mode, "–", "–", "–"
 		if i == r.Own {

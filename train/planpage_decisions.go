@@ -123,7 +123,7 @@ func trafficTable(p *graph.Program) page.Table {
 	var order []key
 	sums := map[key]*sum{}
 	for _, s := range p.Steps {
-		if s.Kind == graph.Wait || !s.Node.Effects.Has(graph.Collective) {
+		if !s.Computes() || !s.Node.Effects.Has(graph.Collective) {
 			continue
 		}
 		k := key{s.Node.Kind, s.Pass()}

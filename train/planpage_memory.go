@@ -11,8 +11,7 @@ import (
 
 // memorySection shows the arena over the steps of a schedule, and what holds its peak.
 func memorySection(p *graph.Program) page.Section {
-	live := p.LiveBytes(nil)
-	at := slices.Index(live, slices.Max(live))
+	at := p.PeakStep(nil)
 	return page.Section{Title: "Memory over the step",
 		Lines: []page.Lines{timeline(p)},
 		Heats: []page.Heat{
@@ -25,8 +24,7 @@ func memorySection(p *graph.Program) page.Section {
 func timeline(p *graph.Program) page.Lines {
 	by := liveBy(p, useOf)
 	live := p.LiveBytes(nil)
-	at := slices.Index(live, slices.Max(live))
-	unit, name := byteUnit(live[at])
+	unit, name := byteUnit(slices.Max(live))
 	l := page.Lines{Title: "Arena", Note: "Bytes alive, step by step of the schedule.", X: "step of the schedule", Stacked: true,
 		Format: func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) },
 		Label:  func(x float64) string { return describeStep(p, int(x)) },

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device"
-	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -91,7 +90,7 @@ type planMaker struct {
 	config  Config
 	options Options
 	device  device.Device
-	own     bool // the device is closed with the maker
+	close   func() error // gives up what the maker has opened
 	budget  *budget
 }
 
@@ -100,13 +99,10 @@ func planModes(c Config, o Options) (*planMaker, *PlanReport, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	m := &planMaker{config: c, options: o, device: o.Device}
-	if m.device == nil {
-		own, err := cpu.New(cpu.Options{Workers: c.Training.Threads})
-		if err != nil {
-			return nil, nil, err
-		}
-		m.device, m.own = own, true
+	m := &planMaker{config: c, options: o}
+	var err error
+	if m.device, m.close, err = openDevice(o.Device, c.Training.Threads); err != nil {
+		return nil, nil, err
 	}
 	r := &PlanReport{}
 	costs, err := o.reportedCosts(m.device, newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))
@@ -120,14 +116,11 @@ func planModes(c Config, o Options) (*planMaker, *PlanReport, error) {
 	return m, r, err
 }
 
-func (m *planMaker) close() {
-	if m.own {
-		m.device.Close()
-	}
-}
+// reportedModes are those without a budget, in the order of reports.
+var reportedModes = []string{"none", "selective", "full"}
 
 func (m *planMaker) modes(r *PlanReport) error {
-	for _, mode := range []string{"none", "selective", "full"} {
+	for _, mode := range reportedModes {
 		if err := m.row(r, mode, 0); err != nil {
 			return err
 		}
@@ -218,7 +211,7 @@ func (p *programs) times(microbatches int, costs checkpoint.Costs) times {
 		t.bound += n * p.bounds[q]
 		for _, s := range q.Steps {
 			switch {
-			case s.Kind == graph.Wait:
+			case !s.Computes():
 			case s.Pass() == graph.ForwardPass:
 				t.forward += n * costs.Nanoseconds(s.Node)
 			case s.Pass() == graph.RerunPass:

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/lethe-go/lethe/data/tokenizer"
 	"github.com/lethe-go/lethe/device"
-	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/generate"
 	"github.com/lethe-go/lethe/graph"
 )
@@ -24,12 +24,12 @@ type Pretrained struct {
 	// Warnings tell of newer states that are broken.
 	Warnings []string
 
-	state  *State
-	device device.Device
-	own    bool // close the device
-	ema    bool
-	store  *graph.Store
-	loaded map[*graph.Variable]bool
+	state       *State
+	device      device.Device
+	closeDevice func() error // if it is open
+	ema         bool
+	store       *graph.Store
+	loaded      map[*graph.Variable]bool
 }
 
 // PretrainedOptions are not part of the run's config; the zero value works.
@@ -71,15 +71,8 @@ func (p *Pretrained) open(path string, o PretrainedOptions) error {
 			return err
 		}
 	}
-	if p.device = o.Device; p.device == nil {
-		threads := o.Threads
-		if threads == 0 {
-			threads = p.Config.Training.Threads
-		}
-		if p.device, err = cpu.New(cpu.Options{Workers: threads}); err != nil {
-			return err
-		}
-		p.own = true
+	if p.device, p.closeDevice, err = openDevice(o.Device, cmp.Or(o.Threads, p.Config.Training.Threads)); err != nil {
+		return err
 	}
 	p.store = graph.NewStore(p.device, graph.StoreOptions{})
 	return nil
@@ -196,8 +189,8 @@ func (p *Pretrained) Close() error {
 	if p.store != nil {
 		errs = append(errs, p.store.Close())
 	}
-	if p.own {
-		errs = append(errs, p.device.Close())
+	if p.closeDevice != nil {
+		errs = append(errs, p.closeDevice())
 	}
 	if p.state != nil {
 		errs = append(errs, p.state.Close())

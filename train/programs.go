@@ -63,9 +63,9 @@ func (p *programs) name(q *graph.Program) string {
 	return "evaluate"
 }
 
-// largest is the Program with the highest peak.
-func (p *programs) largest() *graph.Program {
-	return slices.MaxFunc(p.all(), func(a, b *graph.Program) int { return cmp.Compare(a.Bound().Peak, b.Bound().Peak) })
+// largestOf Programs is the one with the highest peak.
+func largestOf(list []*graph.Program) *graph.Program {
+	return slices.MaxFunc(list, func(a, b *graph.Program) int { return cmp.Compare(a.Bound().Peak, b.Bound().Peak) })
 }
 
 // stepCount is how often each Program runs in one optimizer step.

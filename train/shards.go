@@ -211,7 +211,7 @@ func (t *Trainer) stagingBytes() int64 {
 
 // alignedBytes is what a part takes of staging.
 func alignedBytes(p part) int64 {
-	return (p.bytes() + device.Alignment - 1) / device.Alignment * device.Alignment
+	return device.Align(p.bytes(), device.Alignment)
 }
 
 // memory is a variable's elements, as bytes.

@@ -53,7 +53,7 @@ func (k Cluster) simulate(p *graph.Program, counts graph.Counts) simulation {
 // seconds that a step takes on its lane: for a collective those of the link, else the longer
 // of computing and of moving operands. What a collective moves is added to the traffic.
 func (k Cluster) seconds(s *graph.Step, counts graph.Counts, to *Traffic) (seconds float64, isCollective bool) {
-	if t, ok := collective.TransferOf(s.Node.Op, s.InputSpecs(counts)); ok && (s.Kind == graph.Run || s.Kind == graph.Recompute) {
+	if t, ok := collective.TransferOf(s.Node.Op, s.InputSpecs(counts)); ok && s.Computes() {
 		to.Collectives.Add(s.Pass(), t.Kind, flight.Count{Calls: 1, Sent: t.Sent, Received: t.Received})
 		return k.Link.Transfer(t.Kind, t.Most.Sent, t.Most.Received).Seconds(), true
 	}

@@ -88,9 +88,8 @@ func (t *Trainer) refused(err error) error {
 	s := MemorySnapshot{Cause: err.Error(), StateCopyBytes: t.stagingBytes()}
 	for _, r := range t.ranks {
 		m := r.heldMemory()
-		p := r.programs.largest()
-		live := p.LiveBytes(nil)
-		m.stand(r.programs.name(p), p, nil, slices.Index(live, slices.Max(live)))
+		p := largestOf(r.programs.all())
+		m.stand(r.programs.name(p), p, nil, p.PeakStep(nil))
 		s.Ranks = append(s.Ranks, m)
 	}
 	path, failed := t.writeSnapshot(s, "refused")

@@ -11,7 +11,6 @@ import (
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
-	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/atomicfile"
 )
@@ -75,17 +74,18 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // Trainer trains one model. It is used by one goroutine. After an error of Step
 // it can only be closed: the data loader may be ahead of the parameters.
 type Trainer struct {
-	config  Config
-	options Options
-	model   Model
-	device  device.Device
-	data    *dataset
-	layout  layout
-	world   *world  // nil before the ranks have met
-	budget  *budget // that the ranks plan within; nil unless that is the mode
-	ranks   []*rank // those of this process
-	shards  *shards
-	saving  *Saving // the state that is being written, or was
+	config      Config
+	options     Options
+	model       Model
+	device      device.Device
+	closeDevice func() error // if it is open
+	data        *dataset
+	layout      layout
+	world       *world  // nil before the ranks have met
+	budget      *budget // that the ranks plan within; nil unless that is the mode
+	ranks       []*rank // those of this process
+	shards      *shards
+	saving      *Saving // the state that is being written, or was
 
 	schedule Schedule
 	costNote string   // how the costs of the budget came about
@@ -122,14 +122,10 @@ func (t *Trainer) abort(err error) {
 }
 
 func (t *Trainer) open(ctx context.Context) error {
-	if t.device == nil {
-		d, err := cpu.New(cpu.Options{Workers: t.config.Training.Threads})
-		if err != nil {
-			return &ConfigError{err}
-		}
-		t.device = d
-	}
 	var err error
+	if t.device, t.closeDevice, err = openDevice(t.options.Device, t.config.Training.Threads); err != nil {
+		return &ConfigError{err}
+	}
 	if t.world, err = joinWorld(ctx, t.config, t.options, t.device); err != nil {
 		return err
 	}
@@ -237,8 +233,8 @@ func (t *Trainer) Close() error {
 	if t.world != nil {
 		errs = append(errs, t.world.close())
 	}
-	if t.device != nil && t.options.Device == nil {
-		errs = append(errs, t.device.Close())
+	if t.closeDevice != nil {
+		errs = append(errs, t.closeDevice())
 	}
 	return errors.Join(errs...)
 }

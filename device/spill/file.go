@@ -193,7 +193,7 @@ func (f *File) arrived(c *chunk) error {
 // transfer writes and reads chunks.
 func (f *File) transfer() {
 	for c := range f.work {
-		pages := device.Raw(c.memory)[:roundUp(c.bytes)]
+		pages := device.Raw(c.memory)[:device.Align(c.bytes, device.SpillAlignment)]
 		if c.read {
 			_, err := f.file.ReadAt(pages, c.offset)
 			if err != nil {
@@ -265,8 +265,4 @@ func copyPart(q device.Queue, c, t device.Tensor, at int64, out bool) error {
 		q.Copy(dst, src)
 	}
 	return q.Sync()
-}
-
-func roundUp(n int64) int64 {
-	return (n + device.SpillAlignment - 1) &^ (device.SpillAlignment - 1)
 }

@@ -46,11 +46,7 @@ func (h *Host) Reload(q device.Queue, t device.Tensor, offset int64) error {
 
 // at is the place of a tensor.
 func (h *Host) at(offset int64, t device.Tensor) device.Tensor {
-	var shape [device.MaxRank]int
-	for i := range t.Rank() {
-		shape[i] = t.Dim(i)
-	}
-	return device.NewTensor(h.memory, offset, t.DType(), shape[:t.Rank()]...)
+	return t.In(h.memory, offset)
 }
 
 // Close implements device.Spill.

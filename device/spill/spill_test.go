@@ -46,8 +46,8 @@ func newValues(t testing.TB, d device.Device, sizes ...int) *values {
 	for i, n := range sizes {
 		x := device.NewTensor(v.buffer, at, dtypes[i%len(dtypes)], n/7, 7)
 		v.tensors, v.offsets = append(v.tensors, x), append(v.offsets, v.end)
-		at += (x.Bytes() + device.Alignment - 1) / device.Alignment * device.Alignment
-		v.end += roundUp(x.Bytes())
+		at += device.Align(x.Bytes(), device.Alignment)
+		v.end += device.Align(x.Bytes(), device.SpillAlignment)
 	}
 	return v
 }
