@@ -18,6 +18,7 @@ import (
 	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/device/instrument"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/ranktest"
 	"github.com/lethe-go/lethe/nn"
 )
 
@@ -336,27 +337,12 @@ func TestWarmOpsAllocateNothing(t *testing.T) {
 	for _, op := range operations {
 		machines := trial{ranks: 2, rows: op.rows(2), width: 5, dtype: device.Float32,
 			build: func(b *graph.Builder, g collective.Group, x graph.Value) graph.Value { return op.build(b, g, x).Wait() }}.start(t)
-		start, done := make([]chan bool, len(machines)), make(chan error, len(machines))
-		for r, m := range machines {
-			start[r] = make(chan bool)
-			go func() {
-				for range start[r] {
-					done <- once(m)
-				}
-			}()
+		var runs []func() error
+		for _, m := range machines {
+			runs = append(runs, func() error { return once(m) })
 		}
-		if n := testing.AllocsPerRun(10, func() {
-			for _, c := range start {
-				c <- true
-			}
-			for range start {
-				check(t, <-done)
-			}
-		}); n != 0 {
+		if n := ranktest.AllocationsPerRun(t, runs...); n != 0 {
 			t.Errorf("%s: a warm run allocates %v times", op.kind, n)
-		}
-		for _, c := range start {
-			close(c)
 		}
 	}
 }

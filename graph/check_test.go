@@ -10,8 +10,6 @@ import (
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
-	"github.com/lethe-go/lethe/device/instrument"
-	"github.com/lethe-go/lethe/device/spill"
 	"pgregory.net/rapid"
 )
 
@@ -71,15 +69,7 @@ func checkedMachine(t testing.TB, b *Builder, l CheckLevel) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Compile(g, CompileOptions{Plan: rerunAll(g)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewMachine(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
+	m := machineUnder(t, g, rerunAll(g))
 	if err := m.Check(l); err != nil {
 		t.Fatal(err)
 	}
@@ -302,24 +292,11 @@ func TestCheckChangesNothing(t *testing.T) {
 	}
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		watched := instrument.Wrap(d)
-		place := spill.NewHost(watched)
-		defer place.Close()
-		store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
-		defer store.Close()
-		g, err := randomGraph(t, store).Graph()
+		g, err := randomGraph(t, watchedStore(t, d)).Graph()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Compile(g, CompileOptions{Plan: randomPlan(t, g)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := NewMachine(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
+		m := machineUnder(t, g, randomPlan(t, g))
 		for i := range device.Elements[float32](m.Input("x")) {
 			device.Elements[float32](m.Input("x"))[i] = 0.1 * float32(i%7)
 		}
@@ -332,10 +309,10 @@ func TestCheckChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if peak := p.Memory(nil).Peak; seen.Peak != peak || seen.UnwrittenReads != 0 {
+			if peak := m.Program().Memory(nil).Peak; seen.Peak != peak || seen.UnwrittenReads != 0 {
 				t.Fatalf("%v: measured peak %d, planned %d", level, seen.Peak, peak)
 			}
-			if got := results(store, m); want == "" {
+			if got := results(g.Store, m); want == "" {
 				want = got
 			} else if got != want {
 				t.Fatalf("%v: results differ:\n%s\n%s", level, got, want)

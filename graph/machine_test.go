@@ -9,6 +9,8 @@ import (
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
+	"github.com/lethe-go/lethe/device/instrument"
+	"github.com/lethe-go/lethe/device/spill"
 )
 
 func newStore(t testing.TB, workers int) *Store {
@@ -31,7 +33,20 @@ func newMachine(t testing.TB, b *Builder) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Compile(g, CompileOptions{})
+	return machineUnder(t, g, nil)
+}
+
+// tester is a test, or one check of a property.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(func())
+}
+
+// machineUnder runs g under a plan; nil saves everything.
+func machineUnder(t tester, g *Graph, plan *Plan) *Machine {
+	t.Helper()
+	p, err := Compile(g, CompileOptions{Plan: plan})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +56,19 @@ func newMachine(t testing.TB, b *Builder) *Machine {
 	}
 	t.Cleanup(func() { m.Close() })
 	return m
+}
+
+// watchedStore records what kernels touch on d, and offloads to host memory. It is closed
+// before d must be.
+func watchedStore(t tester, d device.Device) *Store {
+	watched := instrument.Wrap(d)
+	place := spill.NewHost(watched)
+	store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
+	t.Cleanup(func() {
+		store.Close()
+		place.Close()
+	})
+	return store
 }
 
 func TestRunAndGradient(t *testing.T) {

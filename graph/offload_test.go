@@ -9,7 +9,6 @@ import (
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
-	"github.com/lethe-go/lethe/device/instrument"
 	"github.com/lethe-go/lethe/device/spill"
 )
 
@@ -135,13 +134,8 @@ func TestOffloadWithLanesAndRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	watched := instrument.Wrap(d)
-	place := spill.NewHost(watched)
-	defer place.Close()
-	store := NewStore(watched, StoreOptions{Spill: place})
-	defer store.Close()
-	b := New(store)
+	t.Cleanup(func() { d.Close() })
+	b := New(watchedStore(t, d))
 	rows := b.Rows("tokens", 10)
 	x := b.RowsInput("x", rows, device.Float32, 10, 3)
 	y := b.ApplyAll(mix{}, x, x)[0]
@@ -159,15 +153,7 @@ func TestOffloadWithLanesAndRows(t *testing.T) {
 			plan.Entries[n.ID].Choice = Offload
 		}
 	}
-	p, err := Compile(g, CompileOptions{Plan: plan})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewMachine(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	m := machineUnder(t, g, plan)
 	for i := range device.Elements[float32](m.Input("x")) {
 		device.Elements[float32](m.Input("x"))[i] = 2
 	}
@@ -184,7 +170,7 @@ func TestOffloadWithLanesAndRows(t *testing.T) {
 			t.Errorf("%d rows: measured peak %d, planned %d, %d unwritten reads", n, seen.Peak, planned, seen.UnwrittenReads)
 		}
 		moved := m.Counters().Minus(before)
-		if want := p.Memory(m.Counts()).Offloaded; moved.CopiedOut != want || moved.CopiedBack != want || want != int64(2*12*n) {
+		if want := m.Program().Memory(m.Counts()).Offloaded; moved.CopiedOut != want || moved.CopiedBack != want || want != int64(2*12*n) {
 			t.Errorf("%d rows: %d bytes out, %d back, want %d", n, moved.CopiedOut, moved.CopiedBack, want)
 		}
 	}
@@ -193,17 +179,9 @@ func TestOffloadWithLanesAndRows(t *testing.T) {
 func TestWarmOffloadAllocatesNothing(t *testing.T) {
 	store := newStore(t, 2)
 	store.spill = spill.NewHost(store.dev)
-	defer store.spill.Close()
+	t.Cleanup(func() { store.spill.Close() })
 	g := layers(t, store, 4)
-	p, err := Compile(g, CompileOptions{Plan: offloading(g, paceOf{10})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewMachine(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	m := machineUnder(t, g, offloading(g, paceOf{10}))
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(20, func() {
 		if err := m.Run(ctx, RunOptions{Step: 1}); err != nil {
@@ -242,17 +220,10 @@ func TestSpillFailures(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		store := newStore(t, 1)
 		place := &broken{Spill: spill.NewHost(store.dev), offset: device.SpillAlignment, late: late}
-		defer place.Close()
+		t.Cleanup(func() { place.Close() })
 		store.spill = place
 		g := layers(t, store, 4)
-		p, err := Compile(g, CompileOptions{Plan: offloading(g, paceOf{10})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := NewMachine(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := machineUnder(t, g, offloading(g, paceOf{10}))
 		for range 3 {
 			err := m.Run(context.Background(), RunOptions{Step: 1})
 			if err == nil || !strings.Contains(err.Error(), "graph: layers.1.mix:0: ") || !strings.Contains(err.Error(), "disk on fire (offload_test.go:") {
@@ -263,7 +234,6 @@ func TestSpillFailures(t *testing.T) {
 		if err := m.Run(context.Background(), RunOptions{Step: 1}); err != nil {
 			t.Error(err)
 		}
-		m.Close()
 	}
 }
 

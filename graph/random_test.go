@@ -8,8 +8,6 @@ import (
 
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
-	"github.com/lethe-go/lethe/device/instrument"
-	"github.com/lethe-go/lethe/device/spill"
 	"pgregory.net/rapid"
 )
 
@@ -119,12 +117,7 @@ func TestAnyPlanGivesTheSameBitsInThePlannedMemory(t *testing.T) {
 	}
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		watched := instrument.Wrap(d)
-		place := spill.NewHost(watched)
-		defer place.Close()
-		store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
-		defer store.Close()
-		g, err := randomGraph(t, store).Graph()
+		g, err := randomGraph(t, watchedStore(t, d)).Graph()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,16 +139,8 @@ func TestAnyPlanGivesTheSameBitsInThePlannedMemory(t *testing.T) {
 // runPlan measures a run, repeats it with dead memory poisoned, and returns the
 // results.
 func runPlan(t *rapid.T, g *Graph, plan *Plan) string {
-	p, err := Compile(g, CompileOptions{Plan: plan})
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkPlacement(t, p)
-	m, err := NewMachine(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	m := machineUnder(t, g, plan)
+	checkPlacement(t, m.Program())
 	x := device.Elements[float32](m.Input("x"))
 	for i := range x {
 		x[i] = 0.1 * float32(i%7)
@@ -164,7 +149,7 @@ func runPlan(t *rapid.T, g *Graph, plan *Plan) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory := p.Memory(nil)
+	memory := m.Program().Memory(nil)
 	if seen.Peak != memory.Peak || seen.UnwrittenReads != 0 {
 		t.Fatalf("measured peak %d bytes, planned %d; %d bytes read before they were written", seen.Peak, memory.Peak, seen.UnwrittenReads)
 	}

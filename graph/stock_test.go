@@ -146,15 +146,7 @@ func machine(t *testing.T, model stockModel, recompute bool) (loss float32, grad
 	if recompute {
 		recomputeInside(g, plan)
 	}
-	p, err := Compile(g, CompileOptions{Plan: plan})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewMachine(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
+	m := machineUnder(t, g, plan)
 	for _, n := range g.Inputs {
 		if err := Feed(m, n.Name, values(n.Name, n.Out[0].Len())); err != nil {
 			t.Fatal(err)
@@ -171,7 +163,7 @@ func machine(t *testing.T, model stockModel, recompute bool) (loss float32, grad
 		v := store.Variable("gradient." + w.Name())
 		grads[w.Name()] = append([]float32(nil), device.Elements[float32](v.Tensor())...)
 	}
-	return float32(m.Scalar("loss")), grads, seen, p.Memory(nil)
+	return float32(m.Scalar("loss")), grads, seen, m.Program().Memory(nil)
 }
 
 // recomputeInside reruns all of a region but what other regions read.

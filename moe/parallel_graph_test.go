@@ -17,6 +17,7 @@ import (
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/ranktest"
 	"github.com/lethe-go/lethe/moe"
 )
 
@@ -224,29 +225,12 @@ func TestWarmRanksAllocateNothing(t *testing.T) {
 		c.policy, c.options = p.policy, p.options
 		members := c.start(t, 2)
 		runAll(t, members)
-		start, done := make([]chan bool, len(members)), make(chan error, len(members))
-		for r, m := range members {
-			start[r] = make(chan bool)
-			go func() {
-				for range start[r] {
-					done <- m.run()
-				}
-			}()
+		var runs []func() error
+		for _, m := range members {
+			runs = append(runs, m.run)
 		}
-		if n := testing.AllocsPerRun(10, func() {
-			for _, c := range start {
-				c <- true
-			}
-			for range start {
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-			}
-		}); n != 0 {
+		if n := ranktest.AllocationsPerRun(t, runs...); n != 0 {
 			t.Errorf("%s: a warm run of two ranks allocates %v times", p.name, n)
-		}
-		for _, c := range start {
-			close(c)
 		}
 	}
 }

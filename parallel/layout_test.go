@@ -14,6 +14,7 @@ import (
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/ranktest"
 	"github.com/lethe-go/lethe/moe"
 	"github.com/lethe-go/lethe/nn"
 	"github.com/lethe-go/lethe/parallel"
@@ -98,7 +99,7 @@ func TestPlacesCoverTheWhole(t *testing.T) {
 			shapes = append(shapes, fmt.Sprint(shape))
 			shape[0] -= padding
 			for i := range device.NewSpec(device.Uint8, shape...).Len() {
-				held[place(global, shape, offset, i)]++
+				held[ranktest.Place(global, shape, offset, i)]++
 			}
 		}
 		if len(slices.Compact(shapes)) != 1 {
@@ -108,17 +109,6 @@ func TestPlacesCoverTheWhole(t *testing.T) {
 			t.Fatalf("elements are held by %v ranks", n)
 		}
 	})
-}
-
-// place is the index in the whole of element i of a part.
-func place(global, shape, offset []int, i int) int {
-	at, step := 0, 1
-	for d := len(shape) - 1; d >= 0; d-- {
-		at += (offset[d] + i%shape[d]) * step
-		i /= shape[d]
-		step *= global[d]
-	}
-	return at
 }
 
 func TestSharedDimension(t *testing.T) {

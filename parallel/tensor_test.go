@@ -15,6 +15,7 @@ import (
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/device/devicetest"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/ranktest"
 	"github.com/lethe-go/lethe/moe"
 	"github.com/lethe-go/lethe/nn"
 	"github.com/lethe-go/lethe/parallel"
@@ -124,7 +125,7 @@ func results(t *testing.T, members []member) (loss float64, gradients map[string
 			live := device.NewSpec(v.Spec.DType, shape...).Len()
 			for i, g := range devicetest.Floats(m.machine.Output(v.Name)) {
 				if i < live {
-					gradients[v.Name][place(v.Global, shape, v.Offset, i)] += g
+					gradients[v.Name][ranktest.Place(v.Global, shape, v.Offset, i)] += g
 				} else if g != 0 {
 					t.Errorf("%s: padding has the gradient %v", v.Name, g)
 				}
@@ -156,29 +157,12 @@ func TestTensorGroupIsOneRank(t *testing.T) {
 func TestWarmTensorGroupAllocatesNothing(t *testing.T) {
 	members := network{2, 37, 33}.start(t, 2)
 	run(t, members)
-	start, done := make([]chan bool, len(members)), make(chan error, len(members))
-	for r, m := range members {
-		start[r] = make(chan bool)
-		go func() {
-			for range start[r] {
-				done <- m.run()
-			}
-		}()
+	var runs []func() error
+	for _, m := range members {
+		runs = append(runs, m.run)
 	}
-	if n := testing.AllocsPerRun(10, func() {
-		for _, c := range start {
-			c <- true
-		}
-		for range start {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}); n != 0 {
+	if n := ranktest.AllocationsPerRun(t, runs...); n != 0 {
 		t.Errorf("%v allocations in a warm run", n)
-	}
-	for _, c := range start {
-		close(c)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/atomicfile"
+	"github.com/lethe-go/lethe/internal/ranktest"
 )
 
 // WithStateFS returns the options with states written through fs.
@@ -99,22 +100,11 @@ func (t *Trainer) byReplica(prefix string) []map[string][]float64 {
 			}
 			p := heldPart(v)
 			for i := range p.bytes() / int64(v.Spec.DType.Size()) {
-				whole[place(p, int(i))] = list[i]
+				whole[ranktest.Place(p.global, p.Shape, p.start, int(i))] = list[i]
 			}
 		}
 	}
 	return replicas
-}
-
-// place is the index in the whole of element i of a part.
-func place(p part, i int) (at int) {
-	step := 1
-	for d := len(p.Shape) - 1; d >= 0; d-- {
-		at += (p.start[d] + i%p.Shape[d]) * step
-		i /= p.Shape[d]
-		step *= p.global[d]
-	}
-	return at
 }
 
 // Floats are the elements of a tensor.

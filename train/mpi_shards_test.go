@@ -11,6 +11,7 @@ import (
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/ranktest"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -112,19 +113,8 @@ func nearParts(t *testing.T, name string, store *graph.Store, want map[string][]
 		live := device.NewSpec(device.Uint8, shape...).Len()
 		mine := make([]float64, live)
 		for i := range mine {
-			mine[i] = whole[placeIn(v.Global, shape, v.Offset, i)]
+			mine[i] = whole[ranktest.Place(v.Global, shape, v.Offset, i)]
 		}
 		near(t, name+"gradient of "+p, part[:live], mine, tolerance)
 	}
-}
-
-// placeIn is the index in the whole of element i of a part.
-func placeIn(global, shape, offset []int, i int) int {
-	at, step := 0, 1
-	for d := len(shape) - 1; d >= 0; d-- {
-		at += (offset[d] + i%shape[d]) * step
-		i /= shape[d]
-		step *= global[d]
-	}
-	return at
 }
