@@ -72,11 +72,15 @@ func TestHostileNamesAreInert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plan.Costs = "/home/somebody/lethe/costs/avx2.json" // no page for others tells where somebody keeps things
 	var b strings.Builder
 	if err := plan.WriteHTML(&b, c); err != nil {
 		t.Fatal(err)
 	}
 	inert(t, b.String())
+	if strings.Contains(b.String(), "somebody") || !strings.Contains(b.String(), "costs of operations: avx2.json") {
+		t.Error("the page has the folder of the costs, or not their name")
+	}
 
 	runConfig(t, c, Options{Model: hostile{}, Hooks: []Hook{{Priority: -1, AfterStep: func(_ context.Context, t *Trainer, _ StepResult) error {
 		if t.Steps() == 1 {

@@ -41,3 +41,10 @@ func FuzzParseCluster(f *testing.F) {
 		}
 	})
 }
+
+func TestClusterTakesNoCostTable(t *testing.T) {
+	code, _, stderr := lethe("plan", "--config", "../../configs/llama3_debug.toml", "--cluster", "memory=1GiB", "--costs", "costs.json")
+	if code != exitUsage || !strings.Contains(stderr, "--costs are of a machine that is there") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
