@@ -27,7 +27,6 @@ type course struct {
 
 	requests requests
 	headers  memory // a message to each rank, then one from each
-	arrived  []bool // headers of this call, by rank
 	fault    error  // found while requests were tested
 	seen     func(slot, error)
 
@@ -71,7 +70,7 @@ const messageBytes = headerBytes + inlineBytes
 const maxMessage = 64 << 20
 
 func (k *course) init(g *group) {
-	k.greeted, k.arrived = make([]bool, g.Size()), make([]bool, g.Size())
+	k.greeted = make([]bool, g.Size())
 	k.seen = func(s slot, err error) { g.sees(s, err) }
 }
 
@@ -155,8 +154,6 @@ func (g *group) start(t *thread) {
 // meet sends this rank's headers and waits for the others'.
 func (g *group) meet(t *thread) {
 	g.phase = meeting
-	clear(g.arrived)
-	g.arrived[g.rank] = true
 	for r, peer := range g.ranks {
 		if r == g.rank {
 			continue
@@ -189,7 +186,6 @@ func (g *group) sees(s slot, err error) {
 	case err != nil:
 		g.fault = fmt.Errorf("%v: rank %d: %w", &g.Call, s.rank, err)
 	case s.header && s.receive:
-		g.arrived[s.rank] = true
 		if err := g.agrees(s.rank); err != nil && g.fault == nil {
 			g.fault = err
 		}
@@ -323,9 +319,7 @@ func (g *group) missing() []int {
 		switch g.phase {
 		case greeting:
 			absent = !g.greeted[r]
-		case meeting:
-			absent = !g.arrived[r]
-		case moving:
+		case meeting, moving: // what is sent may not be taken either
 			absent = slices.ContainsFunc(g.requests.slots, func(s slot) bool { return s.rank == r && !s.done })
 		}
 		if absent {

@@ -93,6 +93,9 @@ func (here process) sees(c condition) func(process) bool {
 	return func(p process) bool { return p.condition(here) == c }
 }
 
+// seesGone reports whether a process has died or is stopped.
+func (here process) seesGone(p process) bool { return here.sees(dead)(p) || here.sees(stopped)(p) }
+
 // here is this process.
 func (t *thread) here() process { return t.peers[t.rank] }
 

@@ -160,7 +160,7 @@ func (w *World) Do(f func()) error {
 
 // Close ends MPI in this process. All processes call it, when none is in a call of a
 // group; later calls return [ErrClosed]. It waits for the others ten seconds, or two if
-// one of them has died.
+// one of them has died or is stopped.
 func (w *World) Close() error {
 	t := w.thread
 	if err := t.submit(command{kind: closeWorld}); err != nil {
@@ -175,8 +175,8 @@ func (w *World) Close() error {
 		case <-tick.C:
 		}
 		waited := time.Since(begin)
-		if r := slices.IndexFunc(t.peers, t.here().sees(dead)); r >= 0 && waited > partingWithDead {
-			return fmt.Errorf("mpi: MPI_Finalize waits for rank %d of the world, %v, which has died", r, t.peers[r])
+		if r := slices.IndexFunc(t.peers, t.here().seesGone); r >= 0 && waited > partingWithout {
+			return fmt.Errorf("mpi: MPI_Finalize waits for rank %d of the world, %v, which has died or is stopped", r, t.peers[r])
 		}
 		if waited > parting {
 			return fmt.Errorf("mpi: MPI_Finalize: %w: waited %v for the other processes", collective.ErrTimeout, parting)
@@ -185,6 +185,6 @@ func (w *World) Close() error {
 }
 
 const (
-	parting         = 10 * time.Second
-	partingWithDead = 2 * time.Second
+	parting        = 10 * time.Second
+	partingWithout = 2 * time.Second
 )
