@@ -45,26 +45,20 @@ func (t *Trainer) Run(ctx context.Context) error {
 
 // untilAllStop returns a context that the end of this process' own does not end: that is
 // only said to the others, and all stop after the same step. But who waits for a process
-// that has died gives up.
+// that has died gives up. A death on another machine cannot be seen, and a launcher that ends the
+// job because of one leaves little time: who waits for any writes down at once for whom.
 func (l *loop) untilAllStop() context.Context {
 	l.ranks[0].interrupted = func() bool { return l.signal.Err() != nil }
 	context.AfterFunc(l.signal, func() {
+		cause := context.Cause(l.signal)
 		if err := l.world.dead(); err != nil {
-			l.world.abort(fmt.Errorf("%w: %w", context.Cause(l.signal), err))
-			return
-		}
-		time.Sleep(beforeWaiting)
-		if waits := l.world.waiting(); waits != "" {
-			_ = l.world.record(fmt.Errorf("%w: %s", context.Cause(l.signal), waits)) // there is nobody to tell
+			l.world.abort(fmt.Errorf("%w: %w", cause, err))
+		} else if waits := l.world.waiting(); waits != "" {
+			_ = l.world.record(fmt.Errorf("%w: %s", cause, waits)) // there is nobody to tell
 		}
 	})
 	return context.WithoutCancel(l.signal)
 }
-
-// beforeWaiting is how long after a signal a rank that still waits for others writes down for
-// whom: the signal may come from a launcher whose job has lost a process on another machine.
-// Open MPI's kills after one second more.
-const beforeWaiting = 300 * time.Millisecond
 
 // ownHooks are what Run itself does. What watches steps stands before what reports them.
 func (l *loop) ownHooks() []Hook {
