@@ -77,3 +77,20 @@ func linkBytes(n *graph.Node) int64 {
 	}
 	return known
 }
+
+// Disk is a graph.Pace: the times of ops, and those of copies to and from where values are
+// offloaded to.
+type Disk struct {
+	Costs
+	// Bandwidth is bytes a second, in either direction.
+	Bandwidth float64
+}
+
+// diskLatency is what a copy takes beside its bytes, in nanoseconds: a solid-state disk
+// answers in about that time.
+const diskLatency = 100_000
+
+// CopyNanoseconds implements graph.Pace.
+func (d Disk) CopyNanoseconds(bytes int64) int64 {
+	return diskLatency + int64(math.Round(float64(bytes)/d.Bandwidth*1e9))
+}

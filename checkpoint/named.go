@@ -9,9 +9,9 @@ import (
 	"github.com/lethe-go/lethe/internal/pattern"
 )
 
-// Options are the decisions a user makes by name, in the configuration. The zero
-// value leaves all to the regions' policies. A name that changes nothing is an
-// error, so that a misspelt one is noticed.
+// Options are the decisions a user makes by name, in the configuration, and how fast
+// copies are. The zero value leaves all to the regions' policies. A name that changes
+// nothing is an error, so that a misspelt one is noticed.
 type Options struct {
 	// ForceRecompute are patterns of fully qualified names whose values are
 	// computed again. A pattern is split at the dots and matches where consecutive
@@ -26,6 +26,8 @@ type Options struct {
 	Rerun []string
 	// Offload are kinds of ops, or tags of values, that wait outside the arena.
 	Offload []string
+	// Pace places the copies of what is offloaded; see graph.Plan.
+	Pace graph.Pace
 }
 
 // name is one entry of Options, and what has come of it.

@@ -249,7 +249,7 @@ func (p *Planner) improve(best Planned, budget int64) (Planned, error) {
 // judge makes a plan of a set of reruns, which it takes, and replays it.
 func (p *Planner) judge(rerun []bool) (Planned, error) {
 	p.problem.Evaluate(rerun) // drops what nobody needs
-	q := Planned{Plan: &graph.Plan{Entries: slices.Clone(p.resolved.Entries)}}
+	q := Planned{Plan: &graph.Plan{Pace: p.resolved.Pace, Entries: slices.Clone(p.resolved.Entries)}}
 	for i, n := range p.ops {
 		if rerun[i] {
 			q.RerunNanoseconds += p.costs[n.ID]

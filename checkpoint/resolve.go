@@ -22,7 +22,7 @@ func Resolve(g *graph.Graph, o Options) (*graph.Plan, error) {
 		return nil, err
 	}
 	r := &resolver{forward: newForward(g), names: names, index: map[place]int{}}
-	plan := &graph.Plan{Entries: make([]graph.Entry, len(g.Nodes))}
+	plan := &graph.Plan{Pace: o.Pace, Entries: make([]graph.Entry, len(g.Nodes))}
 	for _, n := range r.nodes {
 		if l := r.leader[n.ID]; l != n {
 			r.names.follow(n)

@@ -63,7 +63,8 @@ func machineUnder(t tester, g *Graph, plan *Plan) *Machine {
 func watchedStore(t tester, d device.Device) *Store {
 	watched := instrument.Wrap(d)
 	place := spill.NewHost(watched)
-	store := NewStore(watched, StoreOptions{Seed: 7, Spill: place})
+	store := NewStore(watched, StoreOptions{Seed: 7})
+	store.OffloadTo(place)
 	t.Cleanup(func() {
 		store.Close()
 		place.Close()

@@ -178,7 +178,7 @@ func TestOffloadWithLanesAndRows(t *testing.T) {
 
 func TestWarmOffloadAllocatesNothing(t *testing.T) {
 	store := newStore(t, 2)
-	store.spill = spill.NewHost(store.dev)
+	store.OffloadTo(spill.NewHost(store.dev))
 	t.Cleanup(func() { store.spill.Close() })
 	g := layers(t, store, 4)
 	m := machineUnder(t, g, offloading(g, paceOf{10}))
@@ -221,7 +221,7 @@ func TestSpillFailures(t *testing.T) {
 		store := newStore(t, 1)
 		place := &broken{Spill: spill.NewHost(store.dev), offset: device.SpillAlignment, late: late}
 		t.Cleanup(func() { place.Close() })
-		store.spill = place
+		store.OffloadTo(place)
 		g := layers(t, store, 4)
 		m := machineUnder(t, g, offloading(g, paceOf{10}))
 		for range 3 {
@@ -243,7 +243,7 @@ func TestOffloadNeedsASpill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = NewMachine(p); err == nil || !strings.Contains(err.Error(), "StoreOptions.Spill") {
+	if _, err = NewMachine(p); err == nil || !strings.Contains(err.Error(), "Store.OffloadTo") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -30,15 +30,12 @@ type StoreOptions struct {
 	Seed uint64
 	// Layout of parameters over ranks; nil keeps them whole.
 	Layout Layout
-	// Spill is where plans offload values to, nil if they offload none. The Store does
-	// not close it.
-	Spill device.Spill
 }
 
 // NewStore returns an empty Store on a device. Nothing is allocated until a
 // Machine is made, so models of any size can be built and planned.
 func NewStore(dev device.Device, o StoreOptions) *Store {
-	return &Store{dev: dev, seed: o.Seed, layout: o.Layout, spill: o.Spill, byName: map[string]*Variable{}}
+	return &Store{dev: dev, seed: o.Seed, layout: o.Layout, byName: map[string]*Variable{}}
 }
 
 // Device that the Store's buffers live on.
@@ -277,13 +274,17 @@ func (s *Store) reserveArena(bytes int64) (device.Buffer, error) {
 	return b, nil
 }
 
+// OffloadTo says where plans offload values to. Call it before Machines are made; the Store
+// does not close it.
+func (s *Store) OffloadTo(place device.Spill) { s.spill = place }
+
 // reserveSpill makes room for what a Program offloads.
 func (s *Store) reserveSpill(bytes int64) error {
 	if bytes == 0 {
 		return nil
 	}
 	if s.spill == nil {
-		return fmt.Errorf("graph: the plan offloads %d bytes, and the Store has no place for them: set StoreOptions.Spill", bytes)
+		return fmt.Errorf("graph: the plan offloads %d bytes, and the Store has no place for them: call Store.OffloadTo", bytes)
 	}
 	return s.spill.Reserve(bytes)
 }

@@ -29,11 +29,17 @@ func (l *loop) announce(ctx context.Context) error {
 	if n := l.stagingBytes(); n > 0 {
 		copied = fmt.Sprintf(" + %s copy of the state", formatBytes(n))
 	}
+	if n := c.ringBytes(); n > 0 {
+		copied += fmt.Sprintf(" + %s of buffers to offload", formatBytes(n))
+	}
 	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena%s), %s saved for backward, %s recomputed a step (%.1f%% of forward)",
 		c.ActivationCheckpoint.Mode, formatBytes(l.PredictedBytes()), formatBytes(l.Store().Bytes()), formatBytes(l.usage.peakBytes), copied,
 		formatBytes(l.usage.savedBytes), formatFLOPs(l.usage.recomputedFLOPs), l.usage.recomputedPct())
 	if l.costNote != "" {
 		l.print("costs:   %s", l.costNote)
+	}
+	if n := l.usage.offloadedBytes; n > 0 {
+		l.print("offload: %s of a microbatch wait in a file in %s", formatBytes(n), c.OffloadPath())
 	}
 	if n := l.usage.checkBytes; n > 0 {
 		l.print("check:   activation_checkpoint.check=%s keeps copies of %s beside the plan", c.ActivationCheckpoint.Check, formatBytes(n))

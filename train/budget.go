@@ -68,14 +68,17 @@ func (b *budget) plan(g *graph.Graph, o checkpoint.Options, arena int64) (checkp
 }
 
 // beside is what a rank holds that no plan changes, in bytes.
-type beside struct{ persistent, stateCopy int64 }
+type beside struct{ persistent, stateCopy, ring int64 }
 
-func (b beside) bytes() int64 { return b.persistent + b.stateCopy }
+func (b beside) bytes() int64 { return b.persistent + b.stateCopy + b.ring }
 
 func (b beside) String() string {
 	text := formatBytes(b.persistent) + " of parameters, gradients, optimizer state and tables"
 	if b.stateCopy > 0 {
 		text += " + " + formatBytes(b.stateCopy) + " to copy the state (state.async_mode)"
+	}
+	if b.ring > 0 {
+		text += " + " + formatBytes(b.ring) + " of buffers to offload"
 	}
 	return text
 }
@@ -83,7 +86,7 @@ func (b beside) String() string {
 // beside the arena a rank holds the variables of its Store, and the copy of the state. All
 // ranks reckon with the copy of the first, so that they plan alike.
 func (c *compiler) beside() beside {
-	b := beside{persistent: c.store.Bytes()}
+	b := beside{persistent: c.store.Bytes(), ring: c.config.ringBytes()}
 	if c.config.State.Enable {
 		s := newShards([]*rank{{store: c.store}}, newLayout(c.config.Parallelism), c.config.Parallelism.Backend == localBackend)
 		b.stateCopy = s.stagingBytes(c.config.State.async())

@@ -201,6 +201,15 @@ type ActivationCheckpointConfig struct {
 	// Patterns of fully qualified names, for example "moe.router.gate", whose
 	// values are always computed again; stronger than save and rerun.
 	ForceRecompute StringList `toml:"force_recompute"`
+	// Operation kinds or names that wait in a file from forward to backward and not in
+	// memory. They are copied as the computation goes on.
+	Offload StringList `toml:"offload"`
+	// Folder whose disk holds that file, relative to job.dump_folder unless absolute. The
+	// file is gone when the run ends, however it ends. Empty means job.dump_folder.
+	OffloadFolder string `toml:"offload_folder"`
+	// Bytes that the disk is reckoned to write or read in a second, over all ranks of the
+	// machine: it decides how early a value comes back, and changes no result.
+	OffloadBandwidth float64 `toml:"offload_bandwidth"`
 	// How closely every recomputation is compared with the first time: "off", "shape",
 	// "checksum" (a 64-bit sum of what is read and written) or "bitwise" (a copy of every
 	// result, on the host and beside the plan). A run stops at the first operation that read
@@ -368,7 +377,7 @@ func DefaultConfig() Config {
 			Momentum:    0.95, Nesterov: true, MuonAdjustLR: "match_rms_adamw",
 		},
 		LRScheduler:          LRSchedulerConfig{WarmupSteps: 200, DecayType: "linear"},
-		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective", Check: graph.CheckOff.String()},
+		ActivationCheckpoint: ActivationCheckpointConfig{Mode: "selective", OffloadBandwidth: 1e9, Check: graph.CheckOff.String()},
 		Parallelism:          ParallelismConfig{DataParallelReplicateDegree: 1, DataParallelShardDegree: 1, FSDPReshardAfterForward: reshardAlways, ExpertParallelDegree: 1, TensorParallelDegree: 1, Backend: "local"},
 		State:                StateConfig{Enable: true, Folder: "state", Interval: 500, KeepLatestK: 10, AsyncMode: "async", InitialLoadModelOnly: true},
 		Metrics:              MetricsConfig{LogFreq: 10, SaveTBFolder: "tb"},
@@ -420,6 +429,9 @@ func (c Config) TracesPath() string { return c.inDumpFolder(c.Profiling.SaveTrac
 
 // MemoryPath is the folder of the run's memory snapshots.
 func (c Config) MemoryPath() string { return c.inDumpFolder("memory") }
+
+// OffloadPath is the folder of the file that values are offloaded to.
+func (c Config) OffloadPath() string { return c.inDumpFolder(c.ActivationCheckpoint.OffloadFolder) }
 
 // FlightPath is the folder of the flight records of the run's ranks.
 func (c Config) FlightPath() string { return c.inDumpFolder("flight") }

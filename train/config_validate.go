@@ -190,10 +190,19 @@ func (v *validator) checkpoint(c ActivationCheckpointConfig) {
 	v.entries("activation_checkpoint.save", c.Save)
 	v.entries("activation_checkpoint.rerun", c.Rerun)
 	v.entries("activation_checkpoint.force_recompute", c.ForceRecompute)
+	v.entries("activation_checkpoint.offload", c.Offload)
+	if len(c.Offload) > 0 {
+		v.positive("activation_checkpoint.offload_bandwidth", c.OffloadBandwidth, "set what the disk does in a second, such as 1e9")
+	}
 	v.oneOf("activation_checkpoint.check", c.Check, graph.CheckNames())
-	for _, name := range c.Save {
-		if name != "" && slices.Contains(c.Rerun, name) {
-			v.fail("activation_checkpoint.save", quote(name), "must not also be in activation_checkpoint.rerun", "remove it from one of the two")
+	for _, lists := range []struct {
+		key, other  string
+		list, names StringList
+	}{{"save", "rerun", c.Save, c.Rerun}, {"save", "offload", c.Save, c.Offload}, {"rerun", "offload", c.Rerun, c.Offload}} {
+		for _, name := range lists.list {
+			if name != "" && slices.Contains(lists.names, name) {
+				v.fail("activation_checkpoint."+lists.key, quote(name), "must not also be in activation_checkpoint."+lists.other, "remove it from one of the two")
+			}
 		}
 	}
 }

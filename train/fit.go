@@ -48,7 +48,7 @@ func (t *Trainer) fit() error {
 }
 
 // bytesNeeded by all ranks of this process, if one has so many persistent bytes, such an
-// arena and so much for checks.
+// arena and so much for checks, and the buffers of what is offloaded.
 func (t *Trainer) bytesNeeded(persistent, arena, checks int64) int64 {
-	return int64(len(t.ranks))*(persistent+arena+checks) + t.stagingBytes()
+	return int64(len(t.ranks))*(persistent+arena+checks+t.config.ringBytes()) + t.stagingBytes()
 }

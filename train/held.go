@@ -13,7 +13,7 @@ type HeldValue struct {
 	// Node that made it, by its fully qualified name, and the kind of that operation.
 	Node string `json:"node"`
 	Kind string `json:"kind"`
-	// Use is what the value is there for: "saved for backward", "forward", "rerun",
+	// Use is what the value is there for: "saved for backward", "forward", "rerun", "reloaded",
 	// "backward" or "workspace".
 	Use string `json:"use"`
 	// Region whose policy decides about the node, or "outside of regions".
@@ -49,6 +49,7 @@ const (
 	useSaved     = "saved for backward"
 	useForward   = "forward"
 	useRerun     = "rerun"
+	useReloaded  = "reloaded"
 	useBackward  = "backward"
 	useWorkspace = "workspace"
 )
@@ -61,6 +62,8 @@ func useOf(s *graph.Storage) string {
 		return useSaved
 	case s.Rerun:
 		return useRerun
+	case s.Reloaded:
+		return useReloaded
 	case s.Edge.Node.Phase == graph.Forward:
 		return useForward
 	}

@@ -116,6 +116,7 @@ type since struct {
 	tokens, steps int
 	traffic       Traffic       // of the last step
 	exposed       time.Duration // of all steps
+	exposedCopies time.Duration // of what is offloaded
 }
 
 // prepare has the first process open what the run writes to and tell what it is going to do.
@@ -230,6 +231,7 @@ func (s *since) add(r StepResult, t Traffic) {
 	s.steps++
 	s.traffic = t
 	s.exposed += t.Machines.Exposed
+	s.exposedCopies += t.Machines.ExposedCopies
 }
 
 func (l *loop) reportIfDue(ctx context.Context, _ *Trainer, r StepResult) error {
@@ -260,6 +262,7 @@ func (l *loop) report(ctx context.Context, r StepResult) error {
 		SavedBytes:     l.usage.savedBytes, RecomputedFLOPs: int64(l.usage.recomputedFLOPs),
 		HostSyncs: sum(hostSyncs), HostSyncsByPass: hostSyncs,
 		Collectives: l.since.traffic.collectives(), ExposedSeconds: Float(l.since.exposed.Seconds()),
+		OffloadedBytes: l.since.traffic.Machines.CopiedOut, ReloadedBytes: l.since.traffic.Machines.CopiedBack, OffloadExposedSeconds: Float(l.since.exposedCopies.Seconds()),
 		Seconds: Float(seconds), ExpertLoad: expertLoad(moe.Loads(l.Store())),
 	}
 	if l.memory > 0 {
@@ -299,7 +302,7 @@ func (l *loop) memoryBytes() int64 {
 				peak = max(peak, p.Bound().Peak)
 			}
 		}
-		sum += r.store.Bytes() + peak
+		sum += r.store.Bytes() + peak + l.config.ringBytes()
 		r.peak = 0
 	}
 	return sum + l.stagingBytes()

@@ -50,6 +50,12 @@ type Metrics struct {
 	// ExposedSeconds is the time since the last line in which the first rank computed
 	// nothing, for a Program waited for a collective.
 	ExposedSeconds Float `json:"exposed_seconds"`
+	// OffloadedBytes and ReloadedBytes are what the step's microbatches moved to a file and
+	// back on the first rank, and OffloadExposedSeconds the time since the last line in which
+	// it computed nothing, for it waited for that; not there if nothing is offloaded.
+	OffloadedBytes        int64 `json:"offloaded_bytes,omitempty"`
+	ReloadedBytes         int64 `json:"reloaded_bytes,omitempty"`
+	OffloadExposedSeconds Float `json:"offload_exposed_seconds,omitempty"`
 	// Seconds is the time since the last line.
 	Seconds Float `json:"seconds"`
 	// ExpertLoad is how even the work of experts was in this step, layer by layer; not

@@ -29,7 +29,7 @@ func timeline(p *graph.Program) page.Lines {
 		Format: func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) },
 		Label:  func(x float64) string { return describeStep(p, int(x)) },
 		Marks:  []page.Mark{{X: float64(p.Boundary()), Text: "backward"}}}
-	for _, use := range []string{useSaved, useForward, useRerun, useBackward, useWorkspace} {
+	for _, use := range []string{useSaved, useForward, useRerun, useReloaded, useBackward, useWorkspace} {
 		s := page.Series{Name: use}
 		for i := range live {
 			value := 0.0

@@ -20,6 +20,8 @@ type PlanRow struct {
 	// The peak and what is held beside the arena: parameters, gradients, optimizer state,
 	// tables and the copy of the state. It is what a budget bounds.
 	TotalBytes int64 `json:"total_bytes"`
+	// Bytes that are carried over to backward in a file, and not in memory.
+	OffloadedBytes int64 `json:"offloaded_bytes,omitempty"`
 	// Host memory beside the arena that activation_checkpoint.check takes.
 	CheckBytes int64 `json:"check_bytes,omitempty"`
 	// Floating-point operations that run a second time in one optimizer step, and
@@ -185,7 +187,7 @@ func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
 	r.Model, r.PersistentBytes, r.StateCopyBytes = c.model, held.persistent, held.stateCopy
 	microbatches := m.config.Training.Microbatches()
 	u, t := p.usage(microbatches), p.times(microbatches, m.budget.costs)
-	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, CheckBytes: u.checkBytes,
+	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, OffloadedBytes: u.offloadedBytes, CheckBytes: u.checkBytes,
 		RecomputedFLOPs: u.recomputedFLOPs, RecomputedPct: u.recomputedPct(), RecomputedSeconds: float64(t.reruns) / 1e9, RecomputedTimePct: t.percent(t.reruns)}
 	if mode == budgetMode {
 		row.Within = &Within{BudgetBytes: bytes, BoundPct: t.percent(t.bound), GapPct: t.percent(t.reruns - t.bound)}
@@ -233,8 +235,8 @@ func (t times) percent(nanoseconds int64) float64 {
 // usage is what the Programs of a run need: memory at the most, and operations of
 // one optimizer step. With dynamic rows it is the bound.
 type usage struct {
-	savedBytes, peakBytes, arenaBytes, checkBytes int64
-	forwardFLOPs, executedFLOPs, recomputedFLOPs  float64
+	savedBytes, offloadedBytes, peakBytes, arenaBytes, checkBytes int64
+	forwardFLOPs, executedFLOPs, recomputedFLOPs                  float64
 }
 
 func (p *programs) usage(microbatches int) usage {
@@ -248,6 +250,7 @@ func (p *programs) usage(microbatches int) usage {
 		if p.trains(q) {
 			u.checkBytes += q.CheckBytes(p.check)
 			u.savedBytes = max(u.savedBytes, m.Saved)
+			u.offloadedBytes = max(u.offloadedBytes, m.Offloaded)
 			u.forwardFLOPs += n * q.ForwardFLOPs()
 		}
 	}

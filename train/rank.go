@@ -15,19 +15,22 @@ import (
 // sequences of every batch. Ranks of the backend local live in one process and share
 // the device.
 type rank struct {
-	index    int // in the job
-	config   Config
-	layout   layout
-	model    Model
-	ends     ends
-	flight   *flight.Recorder // of what the ends do; nil for a rank alone
-	totals   *totals
-	store    *graph.Store
-	loader   data.Batches
-	batches  []data.Batch // the microbatches of a step
-	programs *programs
-	machines machines
-	warnings []string
+	index  int // in the job
+	config Config
+	layout layout
+	model  Model
+	ends   ends
+	flight *flight.Recorder // of what the ends do; nil for a rank alone
+	totals *totals
+	store  *graph.Store
+	spill  device.Spill // where values are offloaded to; nil if none are
+	// spillThrough is Options.spill.
+	spillThrough func(device.Spill) device.Spill
+	loader       data.Batches
+	batches      []data.Batch // the microbatches of a step
+	programs     *programs
+	machines     machines
+	warnings     []string
 
 	result StepResult // of the last step, the same on every rank
 	peak   int64      // most bytes alive in the arena since the last report
@@ -54,7 +57,7 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 	if t.options.perRank != nil {
 		dev = t.options.perRank(dev)
 	}
-	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, store: newStore(dev, t.config, index, e)}
+	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, spillThrough: t.options.spill, store: newStore(dev, t.config, index, e)}
 	var err error
 	if r.totals, err = newTotals(t.device, e.data); err != nil {
 		return nil, err
@@ -76,7 +79,10 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 // allocate makes the machines, the one with the largest arena first.
 func (r *rank) allocate() error {
 	p, m := r.programs, &r.machines
-	var err error
+	err := r.openSpill()
+	if err != nil {
+		return err
+	}
 	if m.first, err = newMicrobatchMachine(p.first, p.check); err != nil {
 		return err
 	}
@@ -124,6 +130,12 @@ func (r *rank) close() error {
 	}
 	if err := r.store.Close(); err != nil && first == nil {
 		first = err
+	}
+	if r.spill != nil {
+		if err := r.spill.Close(); err != nil && first == nil {
+			first = err
+		}
+		r.spill = nil
 	}
 	return first
 }

@@ -58,6 +58,8 @@ type Options struct {
 	terminalWidth func() int
 	// perRank puts something between a rank and the device.
 	perRank func(device.Device) device.Device
+	// spill puts something between a rank and the file that it offloads to.
+	spill func(device.Spill) device.Spill
 	// memory this process may use, in bytes; 0 is what the system says.
 	memory int64
 	// stateFS is what states are written through; nil is the operating system.
@@ -272,9 +274,10 @@ func (t *Trainer) Memory() []graph.Memory {
 }
 
 // PredictedBytes is the most that a rank holds in a step, with as many rows as can come:
-// variables, the copy of the state, and what lives in the arena. A budget bounds it.
+// variables, the copy of the state, buffers to offload, and what lives in the arena. A
+// budget bounds it.
 func (t *Trainer) PredictedBytes() int64 {
-	return t.Store().Bytes() + t.stagingBytes() + t.ranks[0].programs.usage(1).peakBytes
+	return t.Store().Bytes() + t.stagingBytes() + t.config.ringBytes() + t.ranks[0].programs.usage(1).peakBytes
 }
 
 // StepResult is what a step reports of itself.

@@ -40,10 +40,17 @@ type FileOptions struct {
 	// Dir is the folder whose disk is used. It must exist.
 	Dir string
 	// Buffers in the ring and BufferBytes of each, a multiple of [device.SpillAlignment];
-	// 0 means 16 of 1 MiB.
+	// 0 means what RingBytes has.
 	Buffers     int
 	BufferBytes int64
 }
+
+// RingBytes is the host memory of a ring by default, 16 buffers of 1 MiB.
+const (
+	RingBytes      = ringBuffers * ringBufferSize
+	ringBuffers    = 16
+	ringBufferSize = 1 << 20
+)
 
 // chunk is a buffer of the ring, and what is to be done with it.
 type chunk struct {
@@ -75,10 +82,10 @@ func NewFile(dev device.Device, o FileOptions) (*File, error) {
 
 func newFile(dev device.Device, o FileOptions, disk file) (*File, error) {
 	if o.Buffers == 0 {
-		o.Buffers = 16
+		o.Buffers = ringBuffers
 	}
 	if o.BufferBytes == 0 {
-		o.BufferBytes = 1 << 20
+		o.BufferBytes = ringBufferSize
 	}
 	if o.Buffers < 0 || o.BufferBytes < 0 || o.BufferBytes%device.SpillAlignment != 0 {
 		disk.Close()
@@ -103,9 +110,6 @@ func newFile(dev device.Device, o FileOptions, disk file) (*File, error) {
 
 // Name implements device.Spill.
 func (f *File) Name() string { return f.file.Name() }
-
-// RingBytes is the host memory of the ring.
-func (f *File) RingBytes() int64 { return f.memory.Size() }
 
 // Reserve implements device.Spill: it makes room on the disk, so that a disk that is too
 // small is noticed before the first step.
