@@ -3,10 +3,10 @@ package checkpoint
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/lethe-go/lethe/checkpoint/internal/remat"
-	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -17,10 +17,11 @@ type Planner struct {
 	graph    *graph.Graph
 	costs    []int64 // of a rerun in nanoseconds, by node id
 	resolved *graph.Plan
-	free     []bool // by node id
-	problem  *remat.Problem
-	solver   *remat.Solver
-	ops      []*graph.Node // by op of the problem
+	free     []bool        // by node id
+	ops      []*graph.Node // by op of the schedule
+	schedule *remat.Schedule
+	front    *remat.Front  // nil if the graph does not divide into layers
+	solver   *remat.Solver // of saved bytes, in units that its integers hold
 	unit     struct{ cost, size int64 }
 	tried    map[uint64]Planned
 }
@@ -32,9 +33,9 @@ type Planned struct {
 	PeakBytes int64
 	// RerunNanoseconds is the sum of the costs of the reruns.
 	RerunNanoseconds int64
-	// BoundNanoseconds is undercut by no plan within the budget, under any
-	// schedule that runs backward after the loss: between the passes all that is
-	// saved lives.
+	// BoundNanoseconds is undercut by no plan within the budget, as long as nodes are
+	// rerun once, right before backward first needs them, and the rules are kept
+	// (see [Planner.AnySchedule]).
 	BoundNanoseconds int64
 }
 
@@ -62,9 +63,11 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 		p.free[n.ID] = f.leader[n.ID] == n && f.open(n, resolved.Entries[n.ID]) &&
 			runsOnce(n).none() && f.readOutside(n, n.Region).none() && !overwritten(n)
 	}
-	p.build(f)
-	p.solver, err = remat.NewSolver(p.problem)
-	return p, err
+	if err := p.build(f); err != nil {
+		return nil, err
+	}
+	p.front, _ = p.schedule.Front()
+	return p, nil
 }
 
 // open reports whether an entry is nobody's firm decision. The default rules save what
@@ -94,106 +97,70 @@ func overwritten(n *graph.Node) bool {
 	return false
 }
 
-// build makes the problem of the live forward ops, in units that its solver's
-// integers hold. Rounding down keeps its bounds valid.
-func (p *Planner) build(f *forward) {
-	var cost, size int64 = 1, 1
-	for _, n := range f.nodes {
-		cost += p.costs[n.ID]
-		size += n.Bytes()
-	}
-	p.unit.cost, p.unit.size = 1, 1
-	for float64(cost/p.unit.cost+1)*float64(size/p.unit.size+1) >= 1<<59 {
-		if cost/p.unit.cost > size/p.unit.size {
-			p.unit.cost *= 2
-		} else {
-			p.unit.size *= 2
-		}
-	}
-	p.problem = &remat.Problem{}
-	values := make([]int, len(p.graph.Nodes)) // of a node's first output
-	for _, n := range f.nodes {
-		if n.IsView() || !f.live[n.ID] {
-			continue
-		}
-		op := remat.Op{Cost: p.costs[n.ID] / p.unit.cost, Fixed: remat.Once}
-		if p.free[n.ID] {
-			op.Fixed = remat.Free
-		} else if p.resolved.Entries[n.ID].Choice == graph.Rerun {
-			op.Fixed = remat.Again
-		}
-		for _, e := range n.In {
-			if b := e.Base(); b.Node.IsOp() && !slices.Contains(op.In, values[b.Node.ID]+b.Out) {
-				op.In = append(op.In, values[b.Node.ID]+b.Out)
-			}
-		}
-		values[n.ID] = len(p.problem.Values)
-		for i, s := range n.Out {
-			op.Out = append(op.Out, len(p.problem.Values))
-			v := remat.Value{Producer: len(p.ops)}
-			if inArena(n, i) && p.resolved.Entries[n.ID].Choice != graph.Offload {
-				v.Size = s.Bytes() / p.unit.size
-			}
-			p.problem.Values = append(p.problem.Values, v)
-		}
-		p.ops = append(p.ops, n)
-		p.problem.Ops = append(p.problem.Ops, op)
-	}
-	for _, n := range p.graph.Nodes {
-		if n.Phase == graph.Forward || !n.IsOp() || n.IsView() || !f.live[n.ID] {
-			continue
-		}
-		for _, e := range n.In {
-			if b := e.Base(); b.Node.IsOp() && b.Node.Phase == graph.Forward {
-				p.problem.Values[values[b.Node.ID]+b.Out].Needed = true
-			}
-		}
-	}
-}
-
-// inArena reports whether an output is sure to take arena while it is saved. One on
-// the host does not, nor may one that is assigned to a variable, where the compiler
-// lets it be computed in place: a bound must not count it.
-func inArena(n *graph.Node, output int) bool {
-	if n.Out[output].Place == device.OnHost {
-		return false
-	}
-	for _, u := range n.Users() {
-		for _, e := range u.In {
-			if len(u.Mutates()) > 0 && e.Base() == (graph.Edge{Node: n, Out: output}) {
-				return false
-			}
-		}
-		if u.IsView() && !inArena(u, 0) {
-			return false
-		}
-	}
-	return true
-}
-
 // Plan finds a plan whose peak in the arena is at most a number of bytes, or
 // returns an *InfeasibleError.
 func (p *Planner) Plan(budget int64) (Planned, error) {
-	best, found, err := p.search(budget)
+	search := p.search
+	if p.front != nil {
+		search = p.layered
+	}
+	best, found, err := search(budget)
 	if err != nil {
 		return Planned{}, err
 	}
 	if !found {
 		return Planned{}, &InfeasibleError{budget, best.PeakBytes}
 	}
-	if b, ok := p.solver.Bound(budget / p.unit.size); ok {
-		best.BoundNanoseconds = b.Cost * p.unit.cost
+	if p.front == nil {
+		if best, err = p.improve(best, budget); err != nil {
+			return Planned{}, err
+		}
+		best.BoundNanoseconds = p.AnySchedule(budget)
+		return best, nil
 	}
-	if best, err = p.improve(best, budget); err != nil {
-		return Planned{}, err
-	}
+	bound, _ := p.front.Bound(budget)
+	best.BoundNanoseconds = max(bound, p.AnySchedule(budget))
 	return best, nil
+}
+
+// AnySchedule is a cost in nanoseconds that no plan within a peak undercuts, under any
+// schedule that runs backward after the loss, with any number of reruns: between
+// the passes all that is saved lives, and what is needed and not saved is rerun.
+func (p *Planner) AnySchedule(peak int64) int64 {
+	b, ok := p.solver.Bound(peak / p.unit.size)
+	if !ok {
+		return math.MaxInt64
+	}
+	return b.Cost * p.unit.cost
+}
+
+// layered takes the best plan of the front. The replay of the front is exact but for
+// what travels on other lanes, which lives longer: plans with a peak above
+// what the front says are passed over.
+func (p *Planner) layered(budget int64) (best Planned, found bool, err error) {
+	for i := max(p.front.Find(budget), 0); i >= 0; i-- {
+		rerun, _, _ := p.front.At(i)
+		if best, err = p.judge(rerun); err != nil || best.PeakBytes <= budget {
+			return best, err == nil, err
+		}
+		// What is too much now is too much further on: skip what it comes to.
+		for _, peak, _ := p.front.At(i); i > 0; i-- {
+			if _, next, _ := p.front.At(i - 1); peak-next >= best.PeakBytes-budget {
+				break
+			}
+		}
+	}
+	return best, false, nil
 }
 
 // Smallest is the plan with the least peak that the search knows: what holds it
 // is in its Program.
 func (p *Planner) Smallest() (Planned, error) {
-	smallest, _, err := p.search(-1)
+	search := p.search
+	if p.front != nil {
+		search = p.layered
+	}
+	smallest, _, err := search(-1)
 	return smallest, err
 }
 
@@ -248,7 +215,7 @@ func (p *Planner) improve(best Planned, budget int64) (Planned, error) {
 
 // judge makes a plan of a set of reruns, which it takes, and replays it.
 func (p *Planner) judge(rerun []bool) (Planned, error) {
-	p.problem.Evaluate(rerun) // drops what nobody needs
+	p.schedule.Evaluate(rerun) // drops what nobody needs
 	q := Planned{Plan: &graph.Plan{Pace: p.resolved.Pace, Entries: slices.Clone(p.resolved.Entries)}}
 	for i, n := range p.ops {
 		if rerun[i] {

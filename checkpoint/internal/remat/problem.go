@@ -49,6 +49,8 @@ type Value struct {
 	Producer int
 	// Needed values are read by the backward pass.
 	Needed bool
+	// Optional values are not made by a run of which nobody reads them.
+	Optional bool
 }
 
 // Plan is a set of reruns.

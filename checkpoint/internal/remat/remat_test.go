@@ -75,21 +75,21 @@ func keeps(p *Problem, plan Plan) bool {
 	return true
 }
 
-type point struct{ saved, cost int64 }
+type corner struct{ saved, cost int64 }
 
 // hull is the lower convex hull of plans, by the definition.
-func hull(plans []Plan) []point {
-	var points []point
+func hull(plans []Plan) []corner {
+	var points []corner
 	for _, p := range plans {
-		points = append(points, point{p.Saved, p.Cost})
+		points = append(points, corner{p.Saved, p.Cost})
 	}
-	slices.SortFunc(points, func(a, b point) int {
+	slices.SortFunc(points, func(a, b corner) int {
 		if a.saved != b.saved {
 			return int(a.saved - b.saved)
 		}
 		return int(a.cost - b.cost)
 	})
-	var h []point
+	var h []corner
 	for _, p := range points {
 		if len(h) > 0 && p.cost >= h[len(h)-1].cost {
 			continue
@@ -118,12 +118,12 @@ func TestAgainstAllPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		plans := all(p)
-		var corners []point
+		var corners []corner
 		for _, c := range s.Frontier() {
 			if !keeps(p, c) {
 				t.Fatalf("a corner breaks what is fixed: %+v in %+v", c, p)
 			}
-			corners = append(corners, point{c.Saved, c.Cost})
+			corners = append(corners, corner{c.Saved, c.Cost})
 		}
 		if want := hull(plans); !slices.Equal(corners, want) {
 			t.Fatalf("frontier %v, want %v", corners, want)

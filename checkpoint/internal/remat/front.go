@@ -1,0 +1,236 @@
+package remat
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Front are the plans of a Schedule that no other beats in both peak and cost, found
+// layer by layer (see layer). It is exact where the menus of all layers are, and no
+// list became too long; Bound says how far off it may be.
+type Front struct {
+	schedule *Schedule
+	layers   []*layer
+	menus    []menu       // by layer
+	best     [][]position // by layer: the plans for it and the layers above
+	// What no plan undercuts, in two ways: thinned lists of bounds, and convex hulls.
+	thinned, hull []position
+}
+
+// position is what a plan for a layer and all above it needs: the peak, without
+// what the layers below save, and the cost.
+type position struct {
+	peak, cost   int64
+	choice, next int32
+}
+
+// Front finds the best plans, or reports false where the schedule does not divide
+// into layers small enough.
+func (s *Schedule) Front() (*Front, bool) {
+	f := &Front{schedule: s}
+	var top int64
+	var ok bool
+	if f.layers, top, ok = s.layers(); !ok {
+		return nil, false
+	}
+	known := map[string]menu{}
+	widest := 1
+	for _, l := range f.layers {
+		if len(l.ops) > maxOps {
+			return nil, false
+		}
+		key := l.key()
+		m, ok := known[key]
+		if !ok {
+			m = l.choose()
+			known[key] = m
+		}
+		if len(m.choices) == 0 {
+			return nil, false
+		}
+		widest = max(widest, len(m.choices), len(m.bounds))
+		f.menus = append(f.menus, m)
+	}
+	f.stack(top, min(max(composed/(widest*(len(f.layers)+1)), leastPositions), mostPositions))
+	return f, true
+}
+
+const (
+	// composed is how many pairs of a layer's choice and a plan for the layers above
+	// are looked at.
+	composed = 40_000_000
+	// leastPositions and mostPositions are kept in a list.
+	leastPositions, mostPositions = 256, 8192
+)
+
+// stack combines the menus from the last layer to the first.
+func (f *Front) stack(top int64, most int) {
+	f.best = make([][]position, len(f.layers)+1)
+	list := []position{{peak: top, next: -1, choice: -1}}
+	f.best[len(f.layers)], f.thinned, f.hull = list, list, list
+	for i := len(f.layers) - 1; i >= 0; i-- {
+		offset, m := f.layers[i].offset, f.menus[i]
+		offers := make([]offer, len(m.choices))
+		for j, c := range m.choices {
+			offers[j] = c.offer
+		}
+		f.best[i] = thin(compose(f.best[i+1], offers, offset), most, false)
+		f.thinned = thin(compose(f.thinned, m.bounds, offset), most, true)
+		f.hull = lowerHull(composeHull(f.hull, m.bounds, offset))
+	}
+}
+
+// compose puts a layer with some offers below the plans in a list. It returns what
+// no other beats, the smallest peak first.
+func compose(above []position, offers []offer, offset int64) []position {
+	lo, hi := int64(math.MaxInt64), int64(0)
+	each := func(do func(p position)) {
+		for j, o := range offers {
+			for k, a := range above {
+				do(position{max(offset+o.work, o.saved+a.peak), o.cost + a.cost, int32(j), int32(k)})
+			}
+		}
+	}
+	each(func(p position) { lo, hi = min(lo, p.peak), max(hi, p.peak) })
+	// First the least cost by ranges of peaks, so that most of what others beat is
+	// never sorted.
+	const ranges = 1 << 14
+	wide := (hi-lo)/ranges + 1
+	least := slices.Repeat([]int64{math.MaxInt64}, ranges+1) // in the ranges before
+	each(func(p position) { r := (p.peak-lo)/wide + 1; least[r] = min(least[r], p.cost) })
+	for r := 1; r <= ranges; r++ {
+		least[r] = min(least[r], least[r-1])
+	}
+	var list []position
+	each(func(p position) {
+		if r := (p.peak - lo) / wide; p.cost < least[r] {
+			list = append(list, p)
+		}
+	})
+	return unbeatenPositions(list)
+}
+
+// unbeatenPositions sorts a list by peak and drops what is no cheaper than what comes
+// before.
+func unbeatenPositions(list []position) []position {
+	slices.SortStableFunc(list, func(a, b position) int { return cmp.Or(cmp.Compare(a.peak, b.peak), cmp.Compare(a.cost, b.cost)) })
+	kept := list[:0]
+	for _, p := range list {
+		if len(kept) == 0 || p.cost < kept[len(kept)-1].cost {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// composeHull is compose for what lies on the lines between the corners of a hull: where
+// a line is cut off by the layer's own peak, a corner is new.
+func composeHull(above []position, offers []offer, offset int64) []position {
+	list := compose(above, offers, offset)
+	for j, o := range offers {
+		if cost, ok := onHull(above, offset+o.work-o.saved); ok {
+			list = append(list, position{peak: offset + o.work, cost: o.cost + cost, choice: int32(j)})
+		}
+	}
+	return unbeatenPositions(list)
+}
+
+// thin keeps at most so many positions. As bounds, each kept one is as good as all
+// that it stands for.
+func thin(list []position, most int, bounds bool) []position {
+	if len(list) <= most {
+		return list
+	}
+	kept := make([]position, 0, most)
+	for i := range most {
+		from, to := i*len(list)/most, (i+1)*len(list)/most
+		p := list[from]
+		if i == most-1 {
+			p = list[to-1]
+		}
+		if bounds {
+			p = position{peak: list[from].peak, cost: list[to-1].cost}
+		}
+		kept = append(kept, p)
+	}
+	return kept
+}
+
+// lowerHull keeps the corners of the lower convex hull.
+func lowerHull(list []position) []position {
+	var hull []position
+	for _, p := range list {
+		for len(hull) >= 2 && !above(hull[len(hull)-2], hull[len(hull)-1], p) {
+			hull = hull[:len(hull)-1]
+		}
+		hull = append(hull, p)
+	}
+	return hull
+}
+
+// above reports whether the line from a to c passes above b.
+func above(a, b, c position) bool {
+	hi1, lo1 := bits.Mul64(uint64(a.cost-b.cost), uint64(c.peak-a.peak))
+	hi2, lo2 := bits.Mul64(uint64(a.cost-c.cost), uint64(b.peak-a.peak))
+	return hi1 > hi2 || hi1 == hi2 && lo1 > lo2
+}
+
+// Len is the number of plans.
+func (f *Front) Len() int { return len(f.best[0]) }
+
+// At gives plan i: the smallest peak is first, the lowest cost last.
+func (f *Front) At(i int) (rerun []bool, peak, cost int64) {
+	p := f.best[0][i]
+	rerun = make([]bool, len(f.schedule.Ops))
+	for l, at := 0, p; l < len(f.layers); l++ {
+		for j, op := range f.layers[l].ops {
+			if f.menus[l].choices[at.choice].rerun>>j&1 == 1 {
+				rerun[op.op] = true
+			}
+		}
+		at = f.best[l+1][at.next]
+	}
+	return rerun, p.peak, p.cost
+}
+
+// Find is the index of the cheapest plan within a peak, -1 if there is none.
+func (f *Front) Find(peak int64) int { return find(f.best[0], peak) }
+
+// find is the index of the last position within a peak, -1 if there is none.
+func find(list []position, peak int64) int {
+	i, _ := slices.BinarySearchFunc(list, peak, func(p position, most int64) int {
+		if p.peak <= most {
+			return -1
+		}
+		return 1
+	})
+	return i - 1
+}
+
+// Bound is undercut by no plan within a peak. It reports false if none is.
+func (f *Front) Bound(peak int64) (cost int64, ok bool) {
+	i := find(f.thinned, peak)
+	if cost, ok = onHull(f.hull, peak); !ok || i < 0 {
+		return 0, false
+	}
+	return max(cost, f.thinned[i].cost), true
+}
+
+// onHull is the cost at a peak on the line between the corners of a hull, rounded up. It
+// reports false to the left of the first.
+func onHull(hull []position, peak int64) (int64, bool) {
+	j := find(hull, peak)
+	if j < 0 {
+		return 0, false
+	}
+	p := hull[j]
+	if j+1 == len(hull) {
+		return p.cost, true
+	}
+	q := hull[j+1]
+	hi, lo := bits.Mul64(uint64(p.cost-q.cost), uint64(peak-p.peak))
+	down, _ := bits.Div64(hi, lo, uint64(q.peak-p.peak))
+	return p.cost - int64(down), true
+}
