@@ -98,6 +98,9 @@ func processDegrees(n int) (list []degrees) {
 	if n == 2 || n == 4 {
 		list = append(list, degrees{1, 1, 1, n})
 	}
+	if n == 4 {
+		list = append(list, degrees{1, 1, 2, 2})
+	}
 	return list
 }
 
