@@ -52,13 +52,16 @@ type ClusterRow struct {
 	OptimizerBytes int64 `json:"optimizer_bytes"`
 	OtherBytes     int64 `json:"other_bytes"`
 	PaddingBytes   int64 `json:"padding_bytes"`
+	// StateCopyBytes is the memory of the host, beside all else, that the first rank copies
+	// what it writes of a state to: 0 if a run saves nothing, or not as it goes on.
+	StateCopyBytes int64 `json:"state_copy_bytes"`
 	// Bytes that are carried over from forward to backward of one microbatch, and most bytes
 	// that are alive in the arena at one time; PeakBoundBytes if all tokens of a group go to
 	// the experts of one rank.
 	SavedBytes     int64 `json:"saved_bytes"`
 	PeakBytes      int64 `json:"peak_bytes"`
 	PeakBoundBytes int64 `json:"peak_bound_bytes"`
-	// TotalBytes are what a rank holds and the peak; Fits says whether the cluster's ranks
+	// TotalBytes are what the device of a rank holds and the peak; Fits says whether the cluster's ranks
 	// have as much.
 	TotalBytes int64 `json:"total_bytes"`
 	Fits       bool  `json:"fits"`
@@ -102,7 +105,6 @@ func planForCluster(c Config, o Options, cluster Cluster) (*ClusterPlan, error) 
 	if c.ActivationCheckpoint.Mode == budgetMode && cluster.Memory > 0 {
 		modes = append(modes, budgetMode)
 	}
-	c.State.Enable = false // its copy is not counted
 	for _, mode := range modes {
 		c.ActivationCheckpoint.Mode = mode
 		row, model, err := cluster.row(c, o)
@@ -140,7 +142,9 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	l := newLayout(c.Parallelism)
 	seats := l.seats(0)
 	store := newStore(o.Device, c, 0, seats)
-	compiler, err := newCompiler(c, o, store, seats)
+	planned := c
+	planned.State.Enable = false // its copy is on the host, and no plan changes it
+	compiler, err := newCompiler(planned, o, store, seats)
 	if err != nil {
 		return ClusterRow{}, nil, err
 	}
@@ -154,6 +158,9 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	row := ClusterRow{Mode: c.ActivationCheckpoint.Mode, Ranks: l.ranks(), DataParallelReplicateDegree: l.replicas,
 		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, TensorParallelDegree: l.tensors, Collectives: map[string]ByPass[flight.Count]{}}
 	row.hold(store, l)
+	if c.State.Enable {
+		row.StateCopyBytes = newShards([]*rank{{store: store}}, l, l.ranks() == 1).stagingBytes(c.State.async())
+	}
 	var t simulation
 	for _, q := range p.all() {
 		counts := collective.BalancedCounts(q.Graph)

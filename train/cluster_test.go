@@ -33,7 +33,6 @@ func spread(t *testing.T, replicas, shards, experts, tensors int) (Config, Optio
 	c.Job.DumpFolder = t.TempDir()
 	c.Training.Dataset = StringList{"moby_dick"}
 	c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.GlobalBatchSize, c.Training.Threads = 16, 1, 3, 1
-	c.State.Enable = false
 	c.Parallelism.DataParallelReplicateDegree, c.Parallelism.DataParallelShardDegree, c.Parallelism.ExpertParallelDegree = replicas, shards, experts
 	c.Parallelism.TensorParallelDegree = tensors
 	return c, Options{Model: DeepSeekV3("spread", deepseekv3.Config{Dim: 20, Layers: 2, DenseLayers: 1, Vocab: 257, Hidden: 30,
@@ -78,6 +77,14 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 			if held := first.store.Bytes(); held+peak != row.TotalBytes || held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes {
 				t.Errorf("%s: %d bytes are held and the peak is %d, planned %+v", name, held, peak, row)
 			}
+			alone := newShards(r.ranks[:1], r.layout, len(r.ranks) == 1)
+			if err := alone.reserve(true); err != nil {
+				t.Fatal(err)
+			}
+			if got := alone.staging.Size(); got != row.StateCopyBytes {
+				t.Errorf("%s: a process with rank 0 copies %d bytes of the state, planned %d", name, got, row.StateCopyBytes)
+			}
+			alone.close()
 			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != l[0]*max(l[1], l[2])*l[3] {
 				t.Errorf("%s: %+v", name, row)
 			}

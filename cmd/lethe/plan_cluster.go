@@ -34,7 +34,11 @@ func printCluster(out io.Writer, p *train.ClusterPlan, cluster train.Cluster, c 
 		p.Model.Name(), p.Model.Parameters(), c.Training.DType, p.Ranks, r.DataParallelReplicateDegree, r.DataParallelShardDegree, r.ExpertParallelDegree, r.TensorParallelDegree)
 	fmt.Fprintf(out, "%d × %d tokens of a rank, or of those that compute together, in %d microbatches a step\n", c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
 	fmt.Fprintf(out, "a rank holds %s of parameters, %s of gradients, %s of optimizer state, %s of other state", gib(r.ParameterBytes), gib(r.GradientBytes), gib(r.OptimizerBytes), gib(r.OtherBytes))
-	fmt.Fprintf(out, "; %d bytes of a replica are padding\n\n", r.PaddingBytes)
+	fmt.Fprintf(out, "; %d bytes of a replica are padding\n", r.PaddingBytes)
+	if r.StateCopyBytes > 0 {
+		fmt.Fprintf(out, "beside it the host holds a copy of the state, to be written as the run goes on: %s\n", gib(r.StateCopyBytes))
+	}
+	fmt.Fprintln(out)
 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "mode\tsaved\tpeak\tpeak_bound\ttotal\tfits\tcompute_s\tcommunication_s\texposed_s\tstep_s\ttps\t")
