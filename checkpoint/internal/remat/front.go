@@ -35,23 +35,15 @@ func (s *Schedule) Front() (*Front, bool) {
 	if f.layers, top, ok = s.layers(); !ok {
 		return nil, false
 	}
-	known := map[string]menu{}
+	if slices.ContainsFunc(f.layers, func(l *layer) bool { return len(l.ops) > maxOps }) {
+		return nil, false
+	}
 	widest := 1
-	for _, l := range f.layers {
-		if len(l.ops) > maxOps {
-			return nil, false
-		}
-		key := l.key()
-		m, ok := known[key]
-		if !ok {
-			m = l.choose()
-			known[key] = m
-		}
-		if len(m.choices) == 0 {
-			return nil, false
-		}
+	if f.menus = menus(f.layers); slices.ContainsFunc(f.menus, func(m menu) bool { return len(m.choices) == 0 }) {
+		return nil, false
+	}
+	for _, m := range f.menus {
 		widest = max(widest, len(m.choices), len(m.bounds))
-		f.menus = append(f.menus, m)
 	}
 	f.stack(top, min(max(composed/(widest*(len(f.layers)+1)), leastPositions), mostPositions))
 	return f, true

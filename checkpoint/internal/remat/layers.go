@@ -1,7 +1,6 @@
 package remat
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -362,42 +361,6 @@ func (d *division) fill(l *layer, w window, place map[int]int) {
 			}
 		}
 	}
-}
-
-// key tells layers apart whose choices differ.
-func (l *layer) key() string {
-	var b []byte
-	put := func(numbers ...int64) {
-		for _, n := range numbers {
-			b = binary.AppendVarint(b, n)
-		}
-	}
-	list := func(l []int) {
-		put(int64(len(l)))
-		for _, i := range l {
-			put(int64(i))
-		}
-	}
-	truth := func(t bool) int64 {
-		if t {
-			return 1
-		}
-		return 0
-	}
-	put(int64(len(l.ops)), int64(len(l.values)), int64(len(l.points)), int64(l.turn))
-	for _, o := range l.ops {
-		put(o.cost, o.workspace, truth(o.again))
-		list(o.in)
-		list(o.out)
-	}
-	for _, v := range l.values {
-		put(v.size, int64(v.producer), truth(v.optional), truth(v.across), int64(v.start), int64(v.first), int64(v.last))
-	}
-	for _, p := range l.points {
-		put(p.bytes, p.before)
-		list(p.reads)
-	}
-	return string(b)
 }
 
 // union is a set of disjoint groups.
