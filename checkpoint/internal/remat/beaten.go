@@ -20,7 +20,10 @@ func (c *chooser) beaten(p *partial) bool {
 	// From few saved bytes to many: the found decisions must lie on or below the
 	// curve all along, and begin where it does.
 	lowest, any := int64(0), false
-	for _, q := range c.bySaved(work) {
+	for _, q := range c.saved {
+		if q.work > work {
+			continue
+		}
 		if q.saved > saved {
 			// Just before this one helps, the curve is at its lowest.
 			if at := costAt(open, cost, q.saved-1-saved); !any || lowest > at {
@@ -92,19 +95,13 @@ func costAt(open []offer, cost, bytes int64) int64 {
 	return cost
 }
 
-// bySaved are the found decisions within a working peak, those that save least first.
-func (c *chooser) bySaved(work int64) []offer {
-	if c.saved == nil {
-		for _, q := range c.found {
-			c.saved = append(c.saved, q.offer)
-		}
-		slices.SortStableFunc(c.saved, func(a, b offer) int { return cmp.Compare(a.saved, b.saved) })
+// lookAtFound sorts the decisions that were found for beaten, those that save least first.
+func (c *chooser) lookAtFound() {
+	if c.saved != nil {
+		return
 	}
-	var within []offer
-	for _, o := range c.saved {
-		if o.work <= work {
-			within = append(within, o)
-		}
+	for _, q := range c.found {
+		c.saved = append(c.saved, q.offer)
 	}
-	return within
+	slices.SortStableFunc(c.saved, func(a, b offer) int { return cmp.Compare(a.saved, b.saved) })
 }

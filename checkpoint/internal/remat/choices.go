@@ -30,25 +30,37 @@ const (
 	maxOps = 64
 	// exactOps are the ops up to which a menu looks at every decision.
 	exactOps = 12
-	// firstPartials are kept of the partial decisions that do not beat each other while
-	// the first decisions are found, maxPartials while they are improved.
-	firstPartials, maxPartials = 300, 3000
 )
 
-// choose finds the layer's menu. Where not every decision is looked at, it first finds
-// some that are good, with which most partial ones cannot keep up.
+// partials are how many partial decisions that do not beat each other are kept, search by
+// search: the decisions that one finds are such that in the next most partial ones cannot
+// keep up, and need not be merged.
+var partials = []int{300, 3000, 40_000}
+
+// choose finds the layer's menu.
 func (l *layer) choose() menu {
-	c := &chooser{layer: l, spans: l.spans()}
-	if len(l.ops) <= exactOps {
-		c.search(math.MaxInt)
-		m := menu{choices: c.found}
-		for _, q := range m.choices {
-			m.bounds = append(m.bounds, q.offer)
-		}
-		return m
+	if len(l.ops) > exactOps {
+		return l.chooseAmong(partials)
 	}
-	c.search(firstPartials)
-	return menu{bounds: c.search(maxPartials), choices: c.found}
+	m := l.chooseAmong([]int{math.MaxInt})
+	m.bounds = nil
+	for _, q := range m.choices { // that is all there are
+		m.bounds = append(m.bounds, q.offer)
+	}
+	return m
+}
+
+// chooseAmong finds a menu by searches that keep so many partial decisions.
+func (l *layer) chooseAmong(partials []int) menu {
+	c := &chooser{layer: l, spans: l.spans()}
+	var bounds []offer
+	for _, most := range partials {
+		c.merged = false
+		if bounds = c.search(most); !c.merged {
+			break // more would find no more
+		}
+	}
+	return menu{choices: c.found, bounds: bounds}
 }
 
 // search is dynamic programming over the layer's ops from the last to the first, so that
@@ -102,6 +114,8 @@ type chooser struct {
 	spans []span
 	found []choice // that do not beat each other, sorted by cost
 	saved []offer  // of those found before the search, sorted by saved bytes
+	// merged tells that the search made one of several partial decisions.
+	merged bool
 }
 
 // partial is a decision about the last ops of a layer.
@@ -131,7 +145,7 @@ func (c *chooser) start() *partial {
 	return p
 }
 
-// decide appends what may become of p when op i is decided about.
+// decide appends what may become of p, which it takes, when op i is decided about.
 func (c *chooser) decide(to []*partial, p *partial, i int) []*partial {
 	op := &c.ops[i]
 	need := int32(never)
@@ -151,26 +165,25 @@ func (c *chooser) decide(to []*partial, p *partial, i int) []*partial {
 		}
 		to = append(to, c.forget(q, op))
 	}
-	q := p.clone()
 	at := (need - 1) | 1 // an odd half point: before a step
 	if need%2 == 1 {
 		at = need
 	}
-	q.rerun |= 1 << i
-	q.pay(op.cost)
+	p.rerun |= 1 << i
+	p.pay(op.cost)
 	for _, v := range op.out {
 		if p.last[v] >= 0 {
-			c.lives(q, v, int(at+1)/2, p.last[v])
+			c.lives(p, v, int(at+1)/2, p.last[v])
 		}
 	}
 	for _, v := range op.in {
 		if c.values[v].producer < 0 {
-			c.extend(q, v, at)
+			c.extend(p, v, at)
 			continue
 		}
-		q.first[v], q.last[v] = min(q.first[v], at), max(q.last[v], at)
+		p.first[v], p.last[v] = min(p.first[v], at), max(p.last[v], at)
 	}
-	return append(to, c.forget(q, op))
+	return append(to, c.forget(p, op))
 }
 
 func (p *partial) clone() *partial {
@@ -208,7 +221,7 @@ func (c *chooser) extend(p *partial, v int, at int32) {
 		p.save(c.values[v].size)
 	}
 	if p.last[v] >= 0 {
-		start = int(p.last[v])/2 + 1
+		start = max(start, int(p.last[v])/2+1)
 	}
 	c.lives(p, v, start, at)
 	p.last[v] = at
@@ -230,46 +243,62 @@ func (c *chooser) work(live []int64) int64 {
 	return most
 }
 
-// needs identifies what a partial decision needs of the ops before.
-func (p *partial) needs() string {
-	var b []byte
+// needs appends to b what identifies the needs that a partial decision has of the ops
+// before.
+func (p *partial) needs(b []byte) []byte {
 	for v := range p.first {
 		b = binary.AppendVarint(b, int64(p.first[v]))
 		b = binary.AppendVarint(b, int64(p.last[v]))
 	}
-	return string(b)
+	return b
 }
 
 // prune drops what others beat, and merges what is similar until little enough is
 // left.
 func (c *chooser) prune(states []*partial, most int) []*partial {
-	states = slices.DeleteFunc(states, c.beaten)
+	c.lookAtFound()
+	beaten := make([]bool, len(states))
+	inParts(len(states), func(begin, end int) {
+		for i := begin; i < end; i++ {
+			beaten[i] = c.beaten(states[i])
+		}
+	})
 	groups := map[string]int{}
 	var sorted [][]*partial
-	for _, p := range states {
-		key := p.needs()
-		g, known := groups[key]
+	var needs []byte
+	for i, p := range states {
+		if beaten[i] {
+			continue
+		}
+		needs = p.needs(needs[:0])
+		g, known := groups[string(needs)]
 		if !known {
 			g = len(sorted)
-			groups[key] = g
+			groups[string(needs)] = g
 			sorted = append(sorted, nil)
 		}
 		sorted[g] = append(sorted[g], p)
 	}
+	inParts(len(sorted), func(begin, end int) {
+		for i := begin; i < end; i++ {
+			sorted[i] = unbeaten(sorted[i])
+		}
+	})
 	var kept []*partial
 	ends := make([]int, 0, len(sorted))
 	for _, group := range sorted {
-		kept = append(kept, c.unbeaten(group)...)
+		kept = append(kept, group...)
 		ends = append(ends, len(kept))
 	}
 	for fine := int64(1 << 12); len(kept) > most && fine > 0; fine /= 2 {
+		c.merged = true
 		kept, ends = c.merge(kept, ends, fine)
 	}
 	return kept
 }
 
 // unbeaten returns the partial decisions of which none other is as good in everything.
-func (c *chooser) unbeaten(group []*partial) []*partial {
+func unbeaten(group []*partial) []*partial {
 	slices.SortStableFunc(group, func(a, b *partial) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.saved, b.saved))
 	})

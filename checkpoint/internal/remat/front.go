@@ -38,14 +38,11 @@ func (s *Schedule) Front() (*Front, bool) {
 	if slices.ContainsFunc(f.layers, func(l *layer) bool { return len(l.ops) > maxOps }) {
 		return nil, false
 	}
-	widest := 1
 	if f.menus = menus(f.layers); slices.ContainsFunc(f.menus, func(m menu) bool { return len(m.choices) == 0 }) {
 		return nil, false
 	}
-	for _, m := range f.menus {
-		widest = max(widest, len(m.choices), len(m.bounds))
-	}
-	f.stack(top, min(max(composed/(widest*(len(f.layers)+1)), leastPositions), mostPositions))
+	f.lift(top)
+	f.stack(top)
 	return f, true
 }
 
@@ -53,25 +50,69 @@ const (
 	// composed is how many pairs of a layer's choice and a plan for the layers above
 	// are looked at.
 	composed = 40_000_000
-	// leastPositions and mostPositions are kept in a list.
-	leastPositions, mostPositions = 256, 8192
+	// leastPositions are kept in a list at least, and mostPositions of whole plans.
+	leastPositions, mostPositions = 256, 100_000
 )
 
+// lift drops choices that only differ in working peaks so low that they do not matter: not
+// above what is sure to live in a layer or one above it, beside what the layers below save.
+func (f *Front) lift(top int64) {
+	sure := top
+	for i := len(f.layers) - 1; i >= 0; i-- {
+		offset, m := f.layers[i].offset, &f.menus[i]
+		saved, work := int64(math.MaxInt64), int64(math.MaxInt64)
+		for _, o := range m.bounds {
+			saved, work = min(saved, o.saved), min(work, o.work)
+		}
+		sure = max(saved+sure, offset+work)
+		lifted := menu{choices: slices.Clone(m.choices), bounds: slices.Clone(m.bounds)}
+		for j := range lifted.choices {
+			lifted.choices[j].work = max(lifted.choices[j].work, sure-offset)
+		}
+		for j := range lifted.bounds {
+			lifted.bounds[j].work = max(lifted.bounds[j].work, sure-offset)
+		}
+		m.choices = undominated(lifted.choices, func(q choice) offer { return q.offer })
+		m.bounds = undominated(lifted.bounds, func(o offer) offer { return o })
+	}
+}
+
 // stack combines the menus from the last layer to the first.
-func (f *Front) stack(top int64, most int) {
+func (f *Front) stack(top int64) {
 	f.best = make([][]position, len(f.layers)+1)
 	list := []position{{peak: top, next: -1, choice: -1}}
 	f.best[len(f.layers)], f.thinned, f.hull = list, list, list
-	for i := len(f.layers) - 1; i >= 0; i-- {
-		offset, m := f.layers[i].offset, f.menus[i]
-		offers := make([]offer, len(m.choices))
-		for j, c := range m.choices {
-			offers[j] = c.offer
+	each := func(add func(i int, offset int64, m menu)) func() {
+		return func() {
+			for i := len(f.layers) - 1; i >= 0; i-- {
+				add(i, f.layers[i].offset, f.menus[i])
+			}
 		}
-		f.best[i] = thin(compose(f.best[i+1], offers, offset), most, false)
-		f.thinned = thin(compose(f.thinned, m.bounds, offset), most, true)
-		f.hull = lowerHull(composeHull(f.hull, m.bounds, offset))
 	}
+	sideBySide(
+		each(func(i int, offset int64, m menu) {
+			offers := make([]offer, len(m.choices))
+			for j, c := range m.choices {
+				offers[j] = c.offer
+			}
+			f.best[i] = thin(compose(f.best[i+1], offers, offset), f.positions(i), false)
+		}),
+		each(func(i int, offset int64, m menu) {
+			f.thinned = thin(compose(f.thinned, m.bounds, offset), f.positions(i), true)
+		}),
+		each(func(_ int, offset int64, m menu) {
+			f.hull = lowerHull(composeHull(f.hull, m.bounds, offset))
+		}))
+}
+
+// positions is how many to keep of the plans for a layer and those above, so that composing
+// them with the layer below is no more than its part of the work.
+func (f *Front) positions(i int) int {
+	if i == 0 {
+		return mostPositions
+	}
+	below := f.menus[i-1]
+	return max(composed/len(f.layers)/max(len(below.choices), len(below.bounds)), leastPositions)
 }
 
 // compose puts a layer with some offers below the plans in a list. It returns what
@@ -107,7 +148,12 @@ func compose(above []position, offers []offer, offset int64) []position {
 // unbeatenPositions sorts a list by peak and drops what is no cheaper than what comes
 // before.
 func unbeatenPositions(list []position) []position {
-	slices.SortStableFunc(list, func(a, b position) int { return cmp.Or(cmp.Compare(a.peak, b.peak), cmp.Compare(a.cost, b.cost)) })
+	slices.SortFunc(list, func(a, b position) int {
+		if a.peak != b.peak {
+			return cmp.Compare(a.peak, b.peak)
+		}
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.choice, b.choice), cmp.Compare(a.next, b.next))
+	})
 	kept := list[:0]
 	for _, p := range list {
 		if len(kept) == 0 || p.cost < kept[len(kept)-1].cost {
