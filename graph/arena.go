@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/lethe-go/lethe/device"
@@ -35,7 +36,7 @@ func align(n int64) int64 { return device.Align(n, device.Alignment) }
 // end of the segment that begins at base.
 func bestFit(storages []*Storage, peak, base int64) int64 {
 	orders := []func(a, b *Storage) int{
-		savedFirst, bySize, byArea, byLength,
+		byLoad(storages), savedFirst, bySize, byArea, byLength,
 	}
 	best := int64(-1)
 	offsets := make([]int64, len(storages))
@@ -57,6 +58,51 @@ func bestFit(storages []*Storage, peak, base int64) int64 {
 		st.Offset = offsets[i]
 	}
 	return best
+}
+
+// byLoad begins with what lives when the most lives, the largest first: together it fills
+// the arena without holes, and what lives at other times finds room beside it.
+func byLoad(storages []*Storage) func(a, b *Storage) int {
+	load := newLoad(storages)
+	most := make(map[*Storage]int64, len(storages))
+	for _, st := range storages {
+		most[st] = load.most(st.Begin, st.End)
+	}
+	return func(a, b *Storage) int { return cmp.Or(cmp.Compare(most[b], most[a]), bySize(a, b)) }
+}
+
+// load has the bytes alive at each step, and in row r the most in 2^r steps from each on.
+type load [][]int64
+
+func newLoad(storages []*Storage) load {
+	steps := 0
+	for _, st := range storages {
+		steps = max(steps, st.End+1)
+	}
+	alive := make([]int64, steps+1)
+	for _, st := range storages {
+		alive[st.Begin] += st.bytes
+		alive[st.End+1] -= st.bytes
+	}
+	for i := 1; i <= steps; i++ {
+		alive[i] += alive[i-1]
+	}
+	l := load{alive}
+	for width := 1; 2*width <= steps; width *= 2 {
+		below := l[len(l)-1]
+		row := make([]int64, len(below)-width)
+		for i := range row {
+			row[i] = max(below[i], below[i+width])
+		}
+		l = append(l, row)
+	}
+	return l
+}
+
+// most is the maximum over the steps from begin to end, both included.
+func (l load) most(begin, end int) int64 {
+	row := bits.Len(uint(end-begin+1)) - 1
+	return max(l[row][begin], l[row][end+1-(1<<row)])
 }
 
 // savedFirst stacks the saved storages from the bottom in the order of their
