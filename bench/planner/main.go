@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
+	"github.com/lethe-go/lethe/internal/modelgraph"
 )
 
 func main() {
@@ -27,20 +29,25 @@ func main() {
 	flag.Parse()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "model\tops\tbudget\tpeak_bytes\trecomputed_pct\tbound_pct\tgap_pct\tany_pct\tseconds\t")
-	for _, m := range models() {
-		if *only != "" && *only != m.name {
+	for _, m := range append(modelgraph.Debug(), modelgraph.Large()...) {
+		if *only != "" && *only != m.Name {
 			continue
 		}
 		if err := plan(w, m); err != nil {
-			fmt.Fprintln(os.Stderr, "planner:", m.name, err)
+			fmt.Fprintln(os.Stderr, "planner:", m.Name, err)
 			os.Exit(1)
 		}
 	}
 	w.Flush()
 }
 
-func plan(w io.Writer, m model) error {
-	g, err := m.graph()
+func plan(w io.Writer, m modelgraph.Model) error {
+	dev, err := cpu.New(cpu.Options{Workers: 2})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	g, err := m.Graph(dev, checkpoint.Budget())
 	if err != nil {
 		return err
 	}
@@ -74,7 +81,7 @@ func plan(w io.Writer, m model) error {
 			return err
 		}
 		seconds := (prepared + time.Since(begin)).Seconds()
-		fmt.Fprintf(w, "%s\t%d\t%d%%\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t\n", m.name, len(g.Nodes), share, q.PeakBytes, pct(q.RerunNanoseconds),
+		fmt.Fprintf(w, "%s\t%d\t%d%%\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t\n", m.Name, len(g.Nodes), share, q.PeakBytes, pct(q.RerunNanoseconds),
 			pct(q.BoundNanoseconds), pct(q.RerunNanoseconds-q.BoundNanoseconds), pct(p.AnySchedule(q.PeakBytes)), seconds)
 	}
 	return nil
