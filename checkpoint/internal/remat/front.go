@@ -119,29 +119,35 @@ func (f *Front) positions(i int) int {
 // no other beats, the smallest peak first.
 func compose(above []position, offers []offer, offset int64) []position {
 	lo, hi := int64(math.MaxInt64), int64(0)
-	each := func(do func(p position)) {
-		for j, o := range offers {
-			for k, a := range above {
-				do(position{max(offset+o.work, o.saved+a.peak), o.cost + a.cost, int32(j), int32(k)})
-			}
-		}
+	for _, o := range offers {
+		lo = min(lo, max(offset+o.work, o.saved+above[0].peak))
+		hi = max(hi, offset+o.work, o.saved+above[len(above)-1].peak)
 	}
-	each(func(p position) { lo, hi = min(lo, p.peak), max(hi, p.peak) })
 	// First the least cost by ranges of peaks, so that most of what others beat is
 	// never sorted.
 	const ranges = 1 << 14
-	wide := (hi-lo)/ranges + 1
-	least := slices.Repeat([]int64{math.MaxInt64}, ranges+1) // in the ranges before
-	each(func(p position) { r := (p.peak-lo)/wide + 1; least[r] = min(least[r], p.cost) })
-	for r := 1; r <= ranges; r++ {
+	shift := bits.Len64(uint64((hi - lo) / ranges))
+	least := slices.Repeat([]int64{math.MaxInt64}, ranges+2) // in the ranges before
+	for _, o := range offers {
+		own := offset + o.work
+		for k := range above {
+			r := (max(own, o.saved+above[k].peak)-lo)>>shift + 1
+			least[r] = min(least[r], o.cost+above[k].cost)
+		}
+	}
+	for r := 1; r < len(least); r++ {
 		least[r] = min(least[r], least[r-1])
 	}
 	var list []position
-	each(func(p position) {
-		if r := (p.peak - lo) / wide; p.cost < least[r] {
-			list = append(list, p)
+	for j, o := range offers {
+		own := offset + o.work
+		for k := range above {
+			peak, cost := max(own, o.saved+above[k].peak), o.cost+above[k].cost
+			if cost < least[(peak-lo)>>shift] {
+				list = append(list, position{peak, cost, int32(j), int32(k)})
+			}
 		}
-	})
+	}
 	return unbeatenPositions(list)
 }
 
