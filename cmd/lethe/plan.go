@@ -26,8 +26,8 @@ checkpointing mode. Nothing is allocated, so the model may be of any size.
   recomputed  what runs a second time in one optimizer step, and its share of the forward
               passes: in operations, and in time by the costs of operations
   budget      what the total may be at most
-  bound       of forward time, what no plan within the budget undercuts, under any
-              schedule that runs backward after the loss
+  bound       of forward time, what no plan within the budget undercuts that reruns
+              operations once, right before backward first needs them
   gap         what the plan takes beyond that
 
 The budgets lie 75, 50, 25, 10 and 0 percent of the way from the smallest plan to none;
