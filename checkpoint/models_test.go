@@ -40,7 +40,7 @@ func TestDebugModelsAreProvedOptimal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		none, err := graph.Rehearse(g, graph.SaveAll(g))
+		none, err := graph.Rehearse(g, graph.SaveAll(g), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

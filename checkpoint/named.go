@@ -28,6 +28,9 @@ type Options struct {
 	Offload []string
 	// Pace places the copies of what is offloaded; see graph.Plan.
 	Pace graph.Pace
+	// Counts are live rows of the graph at which a Planner counts bytes and costs: a plan
+	// is within its budget with as many. Missing ones are the bounds.
+	Counts graph.Counts
 }
 
 // name is one entry of Options, and what has come of it.

@@ -15,7 +15,8 @@ import (
 // is kept; nodes without an answer, or with a Prefer, are free.
 type Planner struct {
 	graph    *graph.Graph
-	costs    []int64 // of a rerun in nanoseconds, by node id
+	counts   graph.Counts // live rows at which bytes and costs are counted
+	costs    []int64      // of a rerun in nanoseconds, by node id
 	resolved *graph.Plan
 	free     []bool        // by node id
 	ops      []*graph.Node // by op of the schedule
@@ -29,7 +30,8 @@ type Planner struct {
 // Planned is a plan and what it comes to.
 type Planned struct {
 	Plan *graph.Plan
-	// PeakBytes is the exact peak of the arena, at the bounds of dynamic rows.
+	// PeakBytes is the exact peak of the arena, at the bounds of dynamic rows or at
+	// those that Options.Counts gives.
 	PeakBytes int64
 	// RerunNanoseconds is the sum of the costs of the reruns.
 	RerunNanoseconds int64
@@ -56,10 +58,10 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Planner{graph: g, costs: make([]int64, len(g.Nodes)), resolved: resolved, free: make([]bool, len(g.Nodes)), tried: map[uint64]Planned{}}
+	p := &Planner{graph: g, counts: o.Counts, costs: make([]int64, len(g.Nodes)), resolved: resolved, free: make([]bool, len(g.Nodes)), tried: map[uint64]Planned{}}
 	f := newForward(g)
 	for _, n := range f.nodes {
-		p.costs[n.ID] = costs.Nanoseconds(n)
+		p.costs[n.ID] = costs.Nanoseconds(at(n, o.Counts))
 		p.free[n.ID] = f.leader[n.ID] == n && f.open(n, resolved.Entries[n.ID]) &&
 			runsOnce(n).none() && f.readOutside(n, n.Region).none() && !overwritten(n)
 	}
@@ -68,6 +70,16 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 	}
 	p.front, _ = p.schedule.Front()
 	return p, nil
+}
+
+// at is a node whose cost is that with the given live rows.
+func at(n *graph.Node, counts graph.Counts) *graph.Node {
+	if len(counts) == 0 || !n.IsOp() {
+		return n
+	}
+	narrow := *n
+	narrow.Cost = n.CostAt(counts)
+	return &narrow
 }
 
 // open reports whether an entry is nobody's firm decision. The default rules save what
@@ -185,32 +197,60 @@ func (p *Planner) search(budget int64) (best Planned, found bool, err error) {
 	return best, found, nil
 }
 
-// improve stops reruns, the dearest first, as long as the peak stays within the
-// budget.
+// improve stops reruns, the dearest first, as long as the peak stays within the budget.
 func (p *Planner) improve(best Planned, budget int64) (Planned, error) {
-	order := make([]int, len(p.ops))
-	for i := range order {
-		order[i] = i
+	var order []int
+	for i, n := range p.ops {
+		if p.free[n.ID] && best.Plan.Entries[n.ID].Choice == graph.Rerun {
+			order = append(order, i)
+		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.costs[p.ops[b].ID], p.costs[p.ops[a].ID]) })
-	for _, i := range order {
-		if !p.free[p.ops[i].ID] || best.Plan.Entries[p.ops[i].ID].Choice != graph.Rerun {
-			continue
+	const atOnce = 64 // what is looked at first
+	var err error
+	for ops := range slices.Chunk(order, atOnce) {
+		if best, err = p.stop(best, ops, budget); err != nil {
+			return Planned{}, err
 		}
-		rerun := make([]bool, len(p.ops))
-		for j, n := range p.ops {
-			rerun[j] = j != i && best.Plan.Entries[n.ID].Choice == graph.Rerun
-		}
+	}
+	return best, nil
+}
+
+// stop stops the reruns of ops together, or as many as can be in halves.
+func (p *Planner) stop(best Planned, ops []int, budget int64) (Planned, error) {
+	rerun := make([]bool, len(p.ops))
+	for i, n := range p.ops {
+		rerun[i] = best.Plan.Entries[n.ID].Choice == graph.Rerun
+	}
+	ops = slices.DeleteFunc(slices.Clone(ops), func(i int) bool { return !rerun[i] }) // of others stopped before
+	if len(ops) == 0 {
+		return best, nil
+	}
+	// The replay, which is quick, does not know what travels on other lanes: about as
+	// much as in the plan before.
+	travels := best.PeakBytes - p.schedule.Peak(rerun)
+	for _, i := range ops {
+		rerun[i] = false
+	}
+	p.schedule.Evaluate(rerun)
+	if p.schedule.Peak(rerun)+travels <= budget {
 		q, err := p.judge(rerun)
 		if err != nil {
 			return Planned{}, err
 		}
-		if q.PeakBytes <= budget && q.RerunNanoseconds < best.RerunNanoseconds {
+		if q.PeakBytes <= budget {
 			q.BoundNanoseconds = best.BoundNanoseconds
-			best = q
+			return q, nil
 		}
 	}
-	return best, nil
+	if len(ops) == 1 {
+		return best, nil
+	}
+	best, err := p.stop(best, ops[:len(ops)/2], budget)
+	if err != nil {
+		return Planned{}, err
+	}
+	return p.stop(best, ops[len(ops)/2:], budget)
 }
 
 // judge makes a plan of a set of reruns, which it takes, and replays it.
@@ -239,7 +279,7 @@ func (p *Planner) judge(rerun []bool) (Planned, error) {
 	if known, ok := p.tried[hash]; ok {
 		return known, nil
 	}
-	peak, err := graph.Rehearse(p.graph, q.Plan)
+	peak, err := graph.Rehearse(p.graph, q.Plan, p.counts)
 	q.PeakBytes = peak
 	p.tried[hash] = q
 	return q, err

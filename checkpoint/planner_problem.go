@@ -130,19 +130,19 @@ func (b *scheduleBuilder) addReads() {
 func (b *scheduleBuilder) addBytes() {
 	at, before := make([]int64, len(b.schedule.Steps)+1), make([]int64, len(b.schedule.Steps)+1)
 	for _, st := range b.program.Storages {
-		n := st.Edge.Node
+		n, bytes := st.Edge.Node, st.BytesAt(b.counts)
 		if v := b.value(st.Edge); v >= 0 {
 			if st.Workspace() {
-				b.schedule.Workspace[b.schedule.Values[v].Producer] = st.Bytes()
+				b.schedule.Workspace[b.schedule.Values[v].Producer] = bytes
 			} else if b.resolved.Entries[n.ID].Choice != graph.Offload {
-				b.schedule.Values[v].Size = st.Bytes()
+				b.schedule.Values[v].Size = bytes
 				continue
 			}
 		}
-		at[st.Begin] += st.Bytes()
-		at[st.End+1] -= st.Bytes()
-		before[min(st.Begin, st.End)+1] += st.Bytes()
-		before[st.End+1] -= st.Bytes()
+		at[st.Begin] += bytes
+		at[st.End+1] -= bytes
+		before[min(st.Begin, st.End)+1] += bytes
+		before[st.End+1] -= bytes
 	}
 	var live, between int64
 	for t := range b.schedule.Steps {

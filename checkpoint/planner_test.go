@@ -46,7 +46,7 @@ func TestPlannerKeepsBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := graph.Rehearse(g, graph.SaveAll(g))
+	all, err := graph.Rehearse(g, graph.SaveAll(g), nil)
 	if err != nil || all <= smallest.PeakBytes {
 		t.Fatalf("saving all peaks at %d, the smallest plan at %d: %v", all, smallest.PeakBytes, err)
 	}

@@ -133,6 +133,11 @@ func (g *Graph) needed() []bool {
 	return need
 }
 
+// CostAt is the Cost of one run of an op with the given live rows.
+func (n *Node) CostAt(counts Counts) Cost {
+	return n.Op.Cost(counts.narrowAll(n.inputSpecs()))
+}
+
 // inputSpecs are the specs of n's inputs.
 func (n *Node) inputSpecs() []device.Spec {
 	in := make([]device.Spec, len(n.In))

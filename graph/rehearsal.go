@@ -23,12 +23,12 @@ func Schedule(g *Graph, plan *Plan) (*Program, error) {
 	return p, nil
 }
 
-// Rehearse returns the peak that a Program of g under a plan would have, at the
-// bounds of dynamic rows.
-func Rehearse(g *Graph, plan *Plan) (peak int64, err error) {
+// Rehearse returns the peak that a Program of g under a plan would have with the
+// given live rows.
+func Rehearse(g *Graph, plan *Plan, counts Counts) (peak int64, err error) {
 	p, err := Schedule(g, plan)
 	if err != nil {
 		return 0, err
 	}
-	return p.peak(nil), nil
+	return p.peak(counts), nil
 }

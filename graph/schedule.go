@@ -84,7 +84,7 @@ func (s *Step) Cost(counts Counts) Cost {
 	case CopyOut, CopyBack:
 		return Traffic(0, s.InputSpecs(counts), s.OutputSpecs(counts))
 	}
-	return s.Node.Op.Cost(s.InputSpecs(counts))
+	return s.Node.CostAt(counts)
 }
 
 // operand is where a step finds one input: a storage, a variable, or host

@@ -20,7 +20,10 @@ const budgetMode = "budget"
 // budget is what the ranks of a process plan with in mode "budget". Their graphs are
 // alike: what one rank has planned the others take over.
 type budget struct {
-	bytes    int64 // that a rank may hold
+	bytes int64 // that a rank may hold
+	apart bool  // what the host holds is not of the budget
+	// counts are the live rows of a graph that the budget reckons with.
+	counts   func(*graph.Graph) graph.Counts
 	costs    checkpoint.Costs
 	planners map[uint64]*checkpoint.Planner // by hash of the graph's description
 	plans    map[plannedKey]checkpoint.Planned
@@ -33,7 +36,15 @@ type plannedKey struct {
 }
 
 func newBudget(bytes int64, costs checkpoint.Costs) *budget {
-	return &budget{bytes, costs, map[uint64]*checkpoint.Planner{}, map[plannedKey]checkpoint.Planned{}}
+	return &budget{bytes: bytes, counts: atBounds, costs: costs, planners: map[uint64]*checkpoint.Planner{}, plans: map[plannedKey]checkpoint.Planned{}}
+}
+
+// bounded is the part of what a rank holds that is of the budget.
+func (b *budget) bounded(held beside) beside {
+	if b.apart {
+		return beside{persistent: held.persistent}
+	}
+	return held
 }
 
 // planner of a graph, made once for those that are alike.
@@ -42,6 +53,7 @@ func (b *budget) planner(g *graph.Graph, o checkpoint.Options) (*checkpoint.Plan
 	p := b.planners[hash]
 	if p == nil {
 		var err error
+		o.Counts = b.counts(g)
 		if p, err = checkpoint.NewPlanner(g, o, b.costs); err != nil {
 			return nil, hash, err
 		}
@@ -67,10 +79,11 @@ func (b *budget) plan(g *graph.Graph, o checkpoint.Options, arena int64) (checkp
 	return q, nil
 }
 
-// beside is what a rank holds that no plan changes, in bytes.
+// beside is what a rank holds that no plan changes, in bytes: on its device, and on the host.
 type beside struct{ persistent, stateCopy, ring int64 }
 
-func (b beside) bytes() int64 { return b.persistent + b.stateCopy + b.ring }
+func (b beside) bytes() int64 { return b.persistent + b.host() }
+func (b beside) host() int64  { return b.stateCopy + b.ring }
 
 func (b beside) String() string {
 	text := formatBytes(b.persistent) + " of parameters, gradients, optimizer state and tables"
@@ -124,21 +137,22 @@ func (c *compiler) infeasible(graphs []*graph.Graph, compiled []*graph.Program) 
 		}
 		compiled = append(compiled, p)
 	}
-	largest := largestOf(compiled)
-	peak, held := largest.Bound().Peak, c.beside()
-	return &BudgetError{c.budget.bytes, held.bytes() + peak, fmt.Sprintf("%v + %s in the arena, at %s", held, formatBytes(peak), describePeak(largest))}
+	largest := largestOf(compiled, c.budget.counts)
+	counts := c.budget.counts(largest.Graph)
+	peak, held := largest.Memory(counts).Peak, c.budget.bounded(c.beside())
+	return &BudgetError{c.budget.bytes, held.bytes() + peak, fmt.Sprintf("%v + %s in the arena, at %s", held, formatBytes(peak), describePeak(largest, counts))}
 }
 
 // describePeak names the step at which most of a Program lives, and the largest of it.
-func describePeak(p *graph.Program) string {
-	at := p.PeakStep(nil)
+func describePeak(p *graph.Program, counts graph.Counts) string {
+	at := p.PeakStep(counts)
 	where := "the feeding of inputs"
 	if at > len(p.Steps) {
 		where = "the reading of outputs"
 	} else if at > 0 {
 		where = p.Steps[at-1].Node.Name
 	}
-	held := heldAt(p, nil, at)
+	held := heldAt(p, counts, at)
 	const most = 3
 	var largest []string
 	for _, v := range held[:min(most, len(held))] {
@@ -152,8 +166,8 @@ func describePeak(p *graph.Program) string {
 func (c *compiler) plan(graphs []*graph.Graph, compiled []*graph.Program) ([]*graph.Program, []int64, error) {
 	var arena int64 // that is left of the budget
 	if c.budget != nil {
-		arena = c.budget.bytes - c.beside().bytes()
-		if slices.ContainsFunc(compiled, func(p *graph.Program) bool { return p.Bound().Peak > arena }) {
+		arena = c.budget.bytes - c.budget.bounded(c.beside()).bytes()
+		if slices.ContainsFunc(compiled, func(p *graph.Program) bool { return p.Memory(c.budget.counts(p.Graph)).Peak > arena }) {
 			return nil, nil, c.infeasible(graphs, compiled)
 		}
 	}

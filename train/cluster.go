@@ -17,6 +17,9 @@ import (
 type Cluster struct {
 	// Memory of a rank in bytes.
 	Memory int64
+	// HostMemory in bytes is what a rank has on the host, beside Memory, for the copy of the
+	// state while that is written and for buffers to offload. If it is 0 Memory holds them.
+	HostMemory int64
 	// FLOPs a second, and bytes of memory a second, of a rank.
 	FLOPs, MemoryBandwidth float64
 	// Link of a rank to the others.
@@ -52,17 +55,18 @@ type ClusterRow struct {
 	OptimizerBytes int64 `json:"optimizer_bytes"`
 	OtherBytes     int64 `json:"other_bytes"`
 	PaddingBytes   int64 `json:"padding_bytes"`
-	// StateCopyBytes is the memory of the host, beside all else, that the first rank copies
-	// what it writes of a state to: 0 if a run saves nothing, or not as it goes on.
-	StateCopyBytes int64 `json:"state_copy_bytes"`
+	// StateCopyBytes hold the copy of what the rank writes of the state: 0 if a run saves
+	// nothing, or not as it goes on. OffloadBufferBytes are those between memory and a file.
+	StateCopyBytes     int64 `json:"state_copy_bytes"`
+	OffloadBufferBytes int64 `json:"offload_buffer_bytes"`
 	// Bytes that are carried over from forward to backward of one microbatch, and most bytes
 	// that are alive in the arena at one time; PeakBoundBytes if all tokens of a group go to
 	// the experts of one rank.
 	SavedBytes     int64 `json:"saved_bytes"`
 	PeakBytes      int64 `json:"peak_bytes"`
 	PeakBoundBytes int64 `json:"peak_bound_bytes"`
-	// TotalBytes are what the device of a rank holds and the peak; Fits says whether the cluster's ranks
-	// have as much.
+	// TotalBytes are the peak and all that a rank holds, but what is in HostMemory; Fits says
+	// whether the cluster's ranks have as much of both.
 	TotalBytes int64 `json:"total_bytes"`
 	Fits       bool  `json:"fits"`
 
@@ -142,14 +146,17 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	l := newLayout(c.Parallelism)
 	seats := l.seats(0)
 	store := newStore(o.Device, c, 0, seats)
-	planned := c
-	planned.State.Enable = false // its copy is on the host, and no plan changes it
-	compiler, err := newCompiler(planned, o, store, seats)
+	if l.ranks() > 1 {
+		c.Parallelism.Backend = mpiBackend // each writes its part of a state
+	}
+	compiler, err := newCompiler(c, o, store, seats)
 	if err != nil {
 		return ClusterRow{}, nil, err
 	}
 	if c.ActivationCheckpoint.Mode == budgetMode {
-		compiler.budget = newBudget(k.Memory, k.costs())
+		b := newBudget(k.Memory, k.costs())
+		b.counts, b.apart = collective.BalancedCounts, k.HostMemory > 0
+		compiler.budget = b
 	}
 	p, _, err := compiler.compile()
 	if err != nil {
@@ -158,9 +165,8 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	row := ClusterRow{Mode: c.ActivationCheckpoint.Mode, Ranks: l.ranks(), DataParallelReplicateDegree: l.replicas,
 		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, TensorParallelDegree: l.tensors, Collectives: map[string]ByPass[flight.Count]{}}
 	row.hold(store, l)
-	if c.State.Enable {
-		row.StateCopyBytes = newShards([]*rank{{store: store}}, l, l.ranks() == 1).stagingBytes(c.State.async())
-	}
+	held := compiler.beside()
+	row.StateCopyBytes, row.OffloadBufferBytes = held.stateCopy, held.ring
 	var t simulation
 	for _, q := range p.all() {
 		counts := collective.BalancedCounts(q.Graph)
@@ -173,8 +179,11 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 			t.add(n, k.simulate(q, counts))
 		}
 	}
-	row.TotalBytes = store.Bytes() + row.PeakBytes
-	row.Fits = k.Memory == 0 || row.TotalBytes <= k.Memory
+	row.TotalBytes = held.bytes() + row.PeakBytes
+	if k.HostMemory > 0 {
+		row.TotalBytes -= held.host()
+	}
+	row.Fits = (k.Memory == 0 || row.TotalBytes <= k.Memory) && (k.HostMemory == 0 || held.host() <= k.HostMemory)
 	for kind, counts := range t.traffic.collectives() {
 		row.Collectives[kind] = counts
 		for _, n := range []flight.Count{counts.Forward, counts.Rerun, counts.Backward, counts.Update} {

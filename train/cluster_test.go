@@ -74,17 +74,15 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 			for _, m := range first.machines.all() {
 				peak = max(peak, m.Program().Memory(m.Counts()).Peak)
 			}
-			if held := first.store.Bytes(); held+peak != row.TotalBytes || held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes {
-				t.Errorf("%s: %d bytes are held and the peak is %d, planned %+v", name, held, peak, row)
-			}
-			alone := newShards(r.ranks[:1], r.layout, len(r.ranks) == 1)
+			alone := newShards(r.ranks[:1], r.layout, len(r.ranks) == 1) // what a process of this rank saves
 			if err := alone.reserve(true); err != nil {
 				t.Fatal(err)
 			}
-			if got := alone.staging.Size(); got != row.StateCopyBytes {
-				t.Errorf("%s: a process with rank 0 copies %d bytes of the state, planned %d", name, got, row.StateCopyBytes)
-			}
+			held, copied := first.store.Bytes(), alone.staging.Size()
 			alone.close()
+			if held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes || copied != row.StateCopyBytes || held+copied+peak != row.TotalBytes {
+				t.Errorf("%s: %d bytes are held, %d copy the state and the peak is %d, planned %+v", name, held, copied, peak, row)
+			}
 			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != l[0]*max(l[1], l[2])*l[3] {
 				t.Errorf("%s: %+v", name, row)
 			}
@@ -228,25 +226,40 @@ func TestSimulationByHand(t *testing.T) {
 	}
 }
 
-// In mode "budget" the planner takes the memory of a rank, and says so if that is too little.
+// In mode "budget" the planner takes the memory of a rank, with tokens spread evenly over the
+// experts, and says so if that is too little.
 func TestClusterBudget(t *testing.T) {
-	c, o := spread(t, 1, 4, 1, 1)
-	c.Training.SeqLen = 64
-	c = within(c, 1) // of the cluster alone counts
-	p, err := PlanForCluster(c, o, Cluster{Memory: 1 << 40})
-	if err != nil {
-		t.Fatal(err)
-	}
-	none, full := p.Rows[0], p.Rows[2]
-	memory := (none.TotalBytes + full.TotalBytes) / 2
-	if p, err = PlanForCluster(c, o, Cluster{Memory: memory, FLOPs: 1e12, Link: local.Link{Bandwidth: 1e9}}); err != nil {
-		t.Fatal(err)
-	}
-	if row := p.Rows[3]; row.Mode != budgetMode || !row.Fits || row.TotalBytes > memory || row.SavedBytes <= full.SavedBytes || p.Rows[0].Fits || p.Infeasible != nil {
-		t.Errorf("within %d bytes: %+v", memory, row)
-	}
-	if p, err = PlanForCluster(c, o, Cluster{Memory: full.TotalBytes / 2}); err != nil || len(p.Rows) != 3 || p.Infeasible == nil {
-		t.Errorf("within %d bytes: %v, %+v", full.TotalBytes/2, err, p)
+	for _, l := range [][4]int{{1, 4, 1, 1}, {1, 4, 2, 1}} {
+		c, o := spread(t, l[0], l[1], l[2], l[3])
+		c.Training.SeqLen = 64
+		c = within(c, 1) // of the cluster alone counts
+		plan := func(k Cluster) *ClusterPlan {
+			k.FLOPs, k.Link.Bandwidth = 1e12, 1e9
+			p, err := PlanForCluster(c, o, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		all := plan(Cluster{Memory: 1 << 40}).Rows
+		none, full := all[0], all[2]
+		memory := (none.TotalBytes + full.TotalBytes) / 2
+		p := plan(Cluster{Memory: memory})
+		if row := p.Rows[3]; row.Mode != budgetMode || !row.Fits || row.TotalBytes > memory || row.SavedBytes <= full.SavedBytes || p.Rows[0].Fits || p.Infeasible != nil {
+			t.Errorf("%v, within %d bytes: %+v", l, memory, row)
+		}
+		// The copy of the state may be elsewhere.
+		host := full.StateCopyBytes
+		if row := plan(Cluster{Memory: memory, HostMemory: host}).Rows[3]; !row.Fits || row.TotalBytes > memory || row.TotalBytes+host <= memory {
+			t.Errorf("%v, within %d bytes and %d of the host: %+v", l, memory, host, row)
+		}
+		if row := plan(Cluster{Memory: 1 << 40, HostMemory: host - 1}).Rows[3]; row.Fits {
+			t.Errorf("%v: a copy of %d bytes fits %d of the host", l, host, host-1)
+		}
+		little := full.TotalBytes / 2
+		if p := plan(Cluster{Memory: little}); len(p.Rows) != 3 || p.Infeasible == nil || p.Infeasible.SmallestBytes <= little || p.Infeasible.SmallestBytes > full.TotalBytes {
+			t.Errorf("%v, within %d bytes: %+v", l, little, p)
+		}
 	}
 }
 

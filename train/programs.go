@@ -63,10 +63,14 @@ func (p *programs) name(q *graph.Program) string {
 	return "evaluate"
 }
 
-// largestOf Programs is the one with the highest peak.
-func largestOf(list []*graph.Program) *graph.Program {
-	return slices.MaxFunc(list, func(a, b *graph.Program) int { return cmp.Compare(a.Bound().Peak, b.Bound().Peak) })
+// largestOf Programs is the one with the highest peak, with the given live rows of each.
+func largestOf(list []*graph.Program, counts func(*graph.Graph) graph.Counts) *graph.Program {
+	peak := func(p *graph.Program) int64 { return p.Memory(counts(p.Graph)).Peak }
+	return slices.MaxFunc(list, func(a, b *graph.Program) int { return cmp.Compare(peak(a), peak(b)) })
 }
+
+// atBounds are no live rows, which stands for as many as could come.
+func atBounds(*graph.Graph) graph.Counts { return nil }
 
 // stepCount is how often each Program runs in one optimizer step.
 func (p *programs) stepCount(q *graph.Program, microbatches int) int {

@@ -88,7 +88,7 @@ func (t *Trainer) refused(err error) error {
 	s := MemorySnapshot{Cause: err.Error(), StateCopyBytes: t.stagingBytes()}
 	for _, r := range t.ranks {
 		m := r.heldMemory()
-		p := largestOf(r.programs.all())
+		p := largestOf(r.programs.all(), atBounds)
 		m.stand(r.programs.name(p), p, nil, p.PeakStep(nil))
 		s.Ranks = append(s.Ranks, m)
 	}

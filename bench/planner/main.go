@@ -68,7 +68,7 @@ func plan(w io.Writer, m modelgraph.Model) error {
 	if err != nil {
 		return err
 	}
-	none, err := graph.Rehearse(g, graph.SaveAll(g))
+	none, err := graph.Rehearse(g, graph.SaveAll(g), nil)
 	if err != nil {
 		return err
 	}

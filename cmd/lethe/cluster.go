@@ -30,6 +30,9 @@ func parseCluster(text string) (train.Cluster, error) {
 		case "memory":
 			x, err = parseQuantity(value)
 			k.Memory = int64(x)
+		case "host_memory":
+			x, err = parseQuantity(value)
+			k.HostMemory = int64(x)
 		case "flops":
 			k.FLOPs, err = parseQuantity(value)
 		case "memory_bandwidth":
@@ -41,7 +44,7 @@ func parseCluster(text string) (train.Cluster, error) {
 				err = fmt.Errorf("%q: want a duration of 0 or more", value)
 			}
 		default:
-			err = fmt.Errorf("unknown: have memory, flops, memory_bandwidth, link, latency")
+			err = fmt.Errorf("unknown: have memory, host_memory, flops, memory_bandwidth, link, latency")
 		}
 		if err != nil {
 			return k, fmt.Errorf("%s: %w", key, err)

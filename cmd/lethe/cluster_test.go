@@ -10,8 +10,8 @@ import (
 )
 
 func TestParseCluster(t *testing.T) {
-	got, err := parseCluster("memory=80GiB,flops=400T,memory_bandwidth=3.35TB,link=50GB,latency=10us")
-	want := train.Cluster{Memory: 80 << 30, FLOPs: 4e14, MemoryBandwidth: 3.35e12, Link: local.Link{Latency: 10 * time.Microsecond, Bandwidth: 5e10}}
+	got, err := parseCluster("memory=80GiB,host_memory=128GiB,flops=400T,memory_bandwidth=3.35TB,link=50GB,latency=10us")
+	want := train.Cluster{Memory: 80 << 30, HostMemory: 128 << 30, FLOPs: 4e14, MemoryBandwidth: 3.35e12, Link: local.Link{Latency: 10 * time.Microsecond, Bandwidth: 5e10}}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v: want %+v", got, err, want)
 	}
@@ -24,7 +24,7 @@ func TestParseCluster(t *testing.T) {
 		"flops=NaN":            "want a number above 0",
 		"latency=-1s":          "want a duration of 0 or more",
 		"latency=fast":         "latency: ",
-		"speed=3":              "speed: unknown: have memory, flops",
+		"speed=3":              "speed: unknown: have memory, host_memory, flops",
 	} {
 		if _, err := parseCluster(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -36,7 +36,7 @@ func FuzzParseCluster(f *testing.F) {
 	f.Add("memory=80GiB,flops=400T,memory_bandwidth=3.35TB,link=50GB,latency=10us")
 	f.Fuzz(func(t *testing.T, text string) {
 		k, err := parseCluster(text)
-		if err == nil && (k.Memory < 0 || !(k.FLOPs >= 0) || !(k.MemoryBandwidth >= 0) || !(k.Link.Bandwidth >= 0) || k.Link.Latency < 0) {
+		if err == nil && (k.Memory < 0 || k.HostMemory < 0 || !(k.FLOPs >= 0) || !(k.MemoryBandwidth >= 0) || !(k.Link.Bandwidth >= 0) || k.Link.Latency < 0) {
 			t.Errorf("%q is %+v", text, k)
 		}
 	})

@@ -52,8 +52,11 @@ third in which every dead byte is NaN.
 --cluster SPEC plans for ranks that need not be there, as many as parallelism says: what
 each holds, sends and takes for a step, and what fits. SPEC is what a rank has, such as
 memory=80GiB,flops=400T,memory_bandwidth=3TB,link=50GB,latency=10us: operations, bytes of
-memory and bytes of the link are per second; what is left out has no limit. If the config's
-mode is "budget", the planner decides within that memory. It goes with --json.
+memory and bytes of the link are per second; what is left out has no limit. With
+host_memory=128GiB the copy of the state, while it is written, is there and not in memory.
+Tokens are spread evenly over the experts; peak_bound is the peak if those of one rank get
+all. If the config's mode is "budget", the planner decides within that memory. It goes with
+--json.
 
 Examples:
   lethe plan --config configs/llama3_debug.toml

@@ -35,8 +35,12 @@ func printCluster(out io.Writer, p *train.ClusterPlan, cluster train.Cluster, c 
 	fmt.Fprintf(out, "%d × %d tokens of a rank, or of those that compute together, in %d microbatches a step\n", c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
 	fmt.Fprintf(out, "a rank holds %s of parameters, %s of gradients, %s of optimizer state, %s of other state", gib(r.ParameterBytes), gib(r.GradientBytes), gib(r.OptimizerBytes), gib(r.OtherBytes))
 	fmt.Fprintf(out, "; %d bytes of a replica are padding\n", r.PaddingBytes)
-	if r.StateCopyBytes > 0 {
-		fmt.Fprintf(out, "beside it the host holds a copy of the state, to be written as the run goes on: %s\n", gib(r.StateCopyBytes))
+	if host := r.StateCopyBytes + r.OffloadBufferBytes; host > 0 {
+		where := "and"
+		if cluster.HostMemory > 0 {
+			where = "its host holds"
+		}
+		fmt.Fprintf(out, "%s %s to copy the state while it is written, %s of buffers to offload\n", where, gib(r.StateCopyBytes), gib(r.OffloadBufferBytes))
 	}
 	fmt.Fprintln(out)
 
@@ -92,7 +96,10 @@ func verdict(p *train.ClusterPlan, cluster train.Cluster) string {
 		text += "; too large are: " + strings.Join(not, ", ")
 	}
 	if p.Infeasible != nil {
-		text += fmt.Sprintf("; mode budget finds none, with as many tokens as could come to a rank: the smallest takes %s", gib(p.Infeasible.SmallestBytes))
+		text += fmt.Sprintf("; mode budget finds no plan, the smallest takes %s", gib(p.Infeasible.SmallestBytes))
+	}
+	if host := p.Rows[0].StateCopyBytes + p.Rows[0].OffloadBufferBytes; cluster.HostMemory > 0 && host > cluster.HostMemory {
+		text += fmt.Sprintf("; the host's %s are too few for %s: set state.async_mode=\"disabled\"", gib(cluster.HostMemory), gib(host))
 	}
 	return text
 }
