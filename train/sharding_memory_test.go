@@ -15,15 +15,15 @@ import (
 // experts, tensors.
 var shardings = []struct {
 	name    string
-	degrees [4]int
+	degrees degrees
 }{
-	{"FSDP 2", [4]int{1, 2, 1, 1}}, {"FSDP 4", [4]int{1, 4, 1, 1}}, {"HSDP 2 × 2", [4]int{2, 2, 1, 1}},
-	{"EP 2 × FSDP 2", [4]int{1, 2, 2, 1}}, {"EP 2 × FSDP 4", [4]int{1, 4, 2, 1}}, {"EP 2 × HSDP 2 × 2", [4]int{2, 2, 2, 1}},
-	{"TP 2", [4]int{1, 1, 1, 2}}, {"TP 2 × FSDP 2", [4]int{1, 2, 1, 2}}, {"EP 2 × FSDP 2 × TP 2", [4]int{1, 2, 2, 2}},
+	{"FSDP 2", degrees{1, 2, 1, 1}}, {"FSDP 4", degrees{1, 4, 1, 1}}, {"HSDP 2 × 2", degrees{2, 2, 1, 1}},
+	{"EP 2 × FSDP 2", degrees{1, 2, 2, 1}}, {"EP 2 × FSDP 4", degrees{1, 4, 2, 1}}, {"EP 2 × HSDP 2 × 2", degrees{2, 2, 2, 1}},
+	{"TP 2", degrees{1, 1, 1, 2}}, {"TP 2 × FSDP 2", degrees{1, 2, 1, 2}}, {"EP 2 × FSDP 2 × TP 2", degrees{1, 2, 2, 2}},
 }
 
 // shardedModel has rows that no number of shards divides evenly, or experts.
-func shardedModel(d [4]int) train.Model {
+func shardedModel(d degrees) train.Model {
 	if d[2]*d[3] > 1 {
 		return latent(device.Float32)
 	}

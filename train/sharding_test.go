@@ -105,31 +105,44 @@ func TestShardsTrainTheBitsOfReplicas(t *testing.T) {
 }
 
 // What is no parameter, such as the bias of routers, is the same on all ranks, bit for bit,
-// and so is what of the parameters is whole on each.
-func TestShardsAgreeOnWhatIsWhole(t *testing.T) {
-	for _, l := range [][3]int{{1, 2, 1}, {1, 4, 2}, {2, 2, 2}, {1, 4, 4}} {
-		c := sharded(t, l[0], l[1], l[2])
-		r := newTrainer(t, c, train.Options{Model: latent(device.Float32)})
-		steps(t, r, 3)
-		stores, biases := r.Stores(), 0
+// and so is every part of a router or another parameter on the ranks that hold it.
+func TestRanksAgreeOnWhatTheyShare(t *testing.T) {
+	layouts := []degrees{{2, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 4, 1}, {2, 1, 2, 1}, {1, 1, 1, 4}, {1, 1, 2, 2}}
+	for _, s := range shardings {
+		layouts = append(layouts, s.degrees)
+	}
+	for _, d := range layouts {
+		r := newTrainer(t, together(t, d), train.Options{Model: latent(device.Float32)})
+		steps(t, r, 2)
+		stores, biases, routers := r.Stores(), 0, 0
 		for _, v := range stores[0].Variables() {
-			if v.Kind == graph.Scratch || !slices.Equal(v.Spec.Shape, v.Global) {
+			if v.Kind == graph.Scratch {
 				continue
 			}
 			if strings.HasSuffix(v.Name, ".expert_bias") {
 				biases++
-				if !slices.ContainsFunc(devicetest.Floats(v.Tensor()), func(x float64) bool { return x != 0 }) {
-					t.Errorf("%v: %s has not moved", l, v.Name)
+				if !slices.Equal(v.Spec.Shape, v.Global) || !slices.ContainsFunc(devicetest.Floats(v.Tensor()), func(x float64) bool { return x != 0 }) {
+					t.Errorf("%v: %s %v is not whole, or has not moved", d, v.Name, v.Spec)
 				}
 			}
+			if strings.HasSuffix(v.Name, ".router.gate.weight") {
+				routers++
+			}
+			parts := map[string][]byte{} // by place in the whole
 			for rank, store := range stores {
-				if !bytes.Equal(device.Raw(store.Variable(v.Name).Tensor()), device.Raw(v.Tensor())) {
-					t.Errorf("%v: %s is another on rank %d", l, v.Name, rank)
+				v := store.Variable(v.Name)
+				place, part := fmt.Sprint(v.Offset), device.Raw(v.Tensor())
+				if first, known := parts[place]; known && !bytes.Equal(part, first) {
+					t.Errorf("%v: %s from %s on is another on rank %d", d, v.Name, place, rank)
 				}
+				parts[place] = part
+			}
+			if slices.Equal(v.Spec.Shape, v.Global) && len(parts) != 1 {
+				t.Errorf("%v: %s is whole, but has %d places", d, v.Name, len(parts))
 			}
 		}
-		if biases == 0 {
-			t.Errorf("%v: no router has a bias", l)
+		if biases == 0 || routers == 0 {
+			t.Errorf("%v: %d biases and %d routers", d, biases, routers)
 		}
 	}
 }

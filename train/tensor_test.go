@@ -35,13 +35,11 @@ func withDropout(c *llama3.Config) { c.Dropout = 0.3 }
 // degrees are replicas, shards, experts and tensors.
 type degrees [4]int
 
-// together is sharded with tensor groups. The ranks compare what they have in common after
-// each step.
+// together is sharded with tensor groups.
 func together(t testing.TB, d degrees) train.Config {
 	c := sharded(t, d[0], d[1], d[2])
 	c.Parallelism.TensorParallelDegree = d[3]
 	c.Training.GlobalBatchSize = 8 / (d[0] * max(d[1], d[2]))
-	c.Comm.CheckReplicas = 1
 	return c
 }
 
