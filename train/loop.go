@@ -27,7 +27,9 @@ var ErrStopped = errors.New("stopped")
 func (t *Trainer) Run(ctx context.Context) error {
 	l := &loop{Trainer: t, signal: ctx, usage: t.ranks[0].programs.usage(t.config.Training.Microbatches()), memory: machineMemory()}
 	if t.world.several() {
-		ctx = l.untilAllStop()
+		var over context.CancelFunc
+		ctx, over = l.untilAllStop()
+		defer over()
 	}
 	defer l.showProgress()()
 	l.hooks = newHooks(l.ownHooks(), t.options.Hooks)
@@ -45,19 +47,29 @@ func (t *Trainer) Run(ctx context.Context) error {
 
 // untilAllStop returns a context that the end of this process' own does not end: that is
 // only said to the others, and all stop after the same step. But who waits for a process
-// that has died gives up. A death on another machine cannot be seen, and a launcher that ends the
-// job because of one leaves little time: who waits for any writes down at once for whom.
-func (l *loop) untilAllStop() context.Context {
+// that has died gives up.
+func (l *loop) untilAllStop() (run context.Context, over context.CancelFunc) {
 	l.ranks[0].interrupted = func() bool { return l.signal.Err() != nil }
-	context.AfterFunc(l.signal, func() {
-		cause := context.Cause(l.signal)
+	run, over = context.WithCancel(context.WithoutCancel(l.signal))
+	context.AfterFunc(l.signal, func() { l.leaveWord(run) })
+	return run, over
+}
+
+// leaveWord writes down for whom this process waits, until the run is over. A death on another
+// machine cannot be seen, and a launcher that ends the job because of one leaves little time.
+func (l *loop) leaveWord(run context.Context) {
+	const betweenLooks = 50 * time.Millisecond
+	cause, said := context.Cause(l.signal), ""
+	for ; run.Err() == nil; time.Sleep(betweenLooks) {
 		if err := l.world.dead(); err != nil {
 			l.world.abort(fmt.Errorf("%w: %w", cause, err))
-		} else if waits := l.world.waiting(); waits != "" {
-			_ = l.world.record(fmt.Errorf("%w: %s", cause, waits)) // there is nobody to tell
+			return
 		}
-	})
-	return context.WithoutCancel(l.signal)
+		if waits := l.world.waiting(); waits != "" && waits != said {
+			_ = l.world.record(fmt.Errorf("%w: %s", cause, waits)) // there is nobody to tell
+			said = waits
+		}
+	}
 }
 
 // ownHooks are what Run itself does. What watches steps stands before what reports them.

@@ -3,6 +3,7 @@
 package train_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,7 +31,13 @@ const processKey = "LETHE_MPI_TRAIN_TEST"
 // launch runs a test in n processes, which see that by inProcess.
 func launch(n int, test, folder string, env ...string) ([]byte, error) {
 	// $MPIRUN is the launcher where several versions of MPI are installed.
-	cmd := exec.Command(cmp.Or(os.Getenv("MPIRUN"), "mpirun"), "-n", fmt.Sprint(n), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=200s")
+	mpirun := cmp.Or(os.Getenv("MPIRUN"), "mpirun")
+	cmd := exec.Command(mpirun, "-n", fmt.Sprint(n))
+	if version, _ := exec.Command(mpirun, "--version").CombinedOutput(); !bytes.Contains(version, []byte("Open MPI")) {
+		// MPICH's kills survivors, with their process groups, in the instant of a death.
+		cmd.Args = append(cmd.Args, "setsid", "--wait", "setpriv", "--pdeathsig", "TERM")
+	}
+	cmd.Args = append(cmd.Args, os.Args[0], "-test.run=^"+test+"$", "-test.timeout=200s")
 	if testing.Verbose() {
 		cmd.Args = append(cmd.Args, "-test.v")
 	}

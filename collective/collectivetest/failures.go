@@ -190,19 +190,14 @@ func (s suite) wrongCalls() {
 }
 
 func (s suite) timeout() {
-	const timeout = 50 * time.Millisecond
-	groups := s.group(timeout)
+	groups := s.group(50 * time.Millisecond)
 	last := s.size - 1
-	begin := time.Now()
 	errs := s.each(groups, func(g collective.Group) error {
 		if g.Rank() == last {
 			return nil // never comes
 		}
 		return g.AllReduce(context.Background(), Tensor(device.Float32, 3))
 	})
-	if d := time.Since(begin); len(groups) > 0 && groups[0].Rank() != last && (d < timeout || d > timeout+5*time.Second) {
-		s.t.Errorf("the ranks waited %v for one that never came, with a timeout of %v", d, timeout)
-	}
 	named := func(err error) bool {
 		return errors.Is(err, collective.ErrTimeout) && strings.Contains(err.Error(), fmt.Sprintf("[%d]", last))
 	}

@@ -57,10 +57,12 @@ const (
 )
 
 // mercy is how long messages to and from other ranks are given to end once a call has
-// failed; strayTime is how long those of other ranks are received after that.
+// failed; strayTime is how long those of other ranks are received after that, and hanging how
+// long the thread may take to answer.
 const (
 	mercy     = 2 * time.Second
 	strayTime = mercy + time.Second
+	hanging   = mercy + time.Second
 )
 
 const messageBytes = headerBytes + inlineBytes
@@ -293,14 +295,19 @@ func (g *group) leave(t *thread, reason error) {
 		t.control.poll(t)
 		g.poll(t)
 	}
-	if errors.Is(reason, collective.ErrTimeout) && !g.opening {
-		missing := g.missing()
-		reason = fmt.Errorf("%w: %v waited %v for ranks %v%s", reason, &g.Call, g.Timeout, missing, t.states(g, missing))
+	g.fails(t, g.blames(t, reason))
+}
+
+// blames adds to the reason to leave who is missing.
+func (g *group) blames(t *thread, reason error) error {
+	missing := g.missing()
+	switch {
+	case g.opening:
+		return fmt.Errorf("mpi: group %q: ranks %v have not opened it: %w", g.Name(), missing, reason)
+	case errors.Is(reason, collective.ErrTimeout):
+		return fmt.Errorf("%w: %v waited %v for ranks %v%s", reason, &g.Call, g.Timeout, missing, t.states(g, missing))
 	}
-	if g.opening {
-		reason = fmt.Errorf("mpi: group %q: ranks %v have not opened it: %w", g.Name(), g.missing(), reason)
-	}
-	g.fails(t, reason)
+	return reason
 }
 
 // doing is what the caller waits for.

@@ -49,6 +49,8 @@
 // An error on one rank reaches the others on a second duplicate. They stop with an error
 // that names it, once their messages have been sent, received or cancelled: tensors are
 // then the caller's again. A peer that is dead or hangs is found by the deadline; messages
-// to it are given two seconds more. What a launcher does when a process dies, usually to
-// end all others, is up to it.
+// to it are given two seconds more. Where MPI itself does not return, as Open MPI may when it
+// sees that a peer on another machine is gone, calls end after three, and [World.Waiting]
+// still tells who is missing. What a launcher does when a process dies, usually to end all
+// others, is up to it.
 package mpi

@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"time"
 	"unsafe"
@@ -125,6 +126,10 @@ func (g *group) wait(ctx context.Context, deadline <-chan time.Time) error {
 		return err
 	case <-g.thread.ended:
 		return g.last()
+	case <-time.After(hanging):
+		knowledge.Lock()
+		defer knowledge.Unlock()
+		return fmt.Errorf("%w; MPI hangs, and its messages are still under way", g.blames(g.thread, reason))
 	}
 }
 

@@ -67,8 +67,14 @@ import "C"
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 )
+
+// knowledge guards what the thread knows of its groups. It holds it, except while it rests or
+// is in a call that makes progress: Open MPI may not return from one in which it sees that a
+// peer is gone, and then others still have to learn for whom this process waits.
+var knowledge sync.Mutex
 
 // anyRank receives from every rank.
 const anyRank = -1
@@ -120,14 +126,25 @@ func duplicate() (c communicator, err error) {
 	return c, failure("MPI_Comm_dup", C.letheDup(&c.handle))
 }
 
-func (c *communicator) free() error { return failure("MPI_Comm_free", C.MPI_Comm_free(&c.handle)) }
+func (c *communicator) free() error {
+	knowledge.Unlock()
+	defer knowledge.Lock()
+	return failure("MPI_Comm_free", C.MPI_Comm_free(&c.handle))
+}
 
-func finalize() error { return failure("MPI_Finalize", C.MPI_Finalize()) }
+func finalize() error {
+	knowledge.Unlock()
+	defer knowledge.Lock()
+	return failure("MPI_Finalize", C.MPI_Finalize())
+}
 
 // probe looks for a message with a tag: its sender, anyRank if there is none, and size.
 func (c *communicator) probe(tag int) (from, bytes int, err error) {
 	var f, n C.int
-	err = failure("MPI_Iprobe", C.letheProbe(C.int(tag), c.handle, &f, &n))
+	knowledge.Unlock()
+	code := C.letheProbe(C.int(tag), c.handle, &f, &n)
+	knowledge.Lock()
+	err = failure("MPI_Iprobe", code)
 	return int(f), int(n), err
 }
 
@@ -224,13 +241,19 @@ func (r *requests) added(s slot, call string, code C.int) error {
 }
 
 func (r *requests) send(c *communicator, b []byte, to, tag int, s slot) error {
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	return r.added(s, "MPI_Isend", C.letheSend(p, C.int(len(b)), C.int(to), C.int(tag), c.handle, r.next()))
+	p, next := unsafe.Pointer(unsafe.SliceData(b)), r.next()
+	knowledge.Unlock()
+	code := C.letheSend(p, C.int(len(b)), C.int(to), C.int(tag), c.handle, next)
+	knowledge.Lock()
+	return r.added(s, "MPI_Isend", code)
 }
 
 func (r *requests) receive(c *communicator, b []byte, from, tag int, s slot) error {
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	return r.added(s, "MPI_Irecv", C.letheReceive(p, C.int(len(b)), C.int(from), C.int(tag), c.handle, r.next()))
+	p, next := unsafe.Pointer(unsafe.SliceData(b)), r.next()
+	knowledge.Unlock()
+	code := C.letheReceive(p, C.int(len(b)), C.int(from), C.int(tag), c.handle, next)
+	knowledge.Lock()
+	return r.added(s, "MPI_Irecv", code)
 }
 
 // test marks what is done and calls seen for each, with its error.
@@ -240,7 +263,9 @@ func (r *requests) test(seen func(slot, error)) (progress bool, err error) {
 		return false, nil
 	}
 	var n C.int
+	knowledge.Unlock()
 	code := C.letheTest(C.int(len(r.slots)), (*C.MPI_Request)(r.list), (*C.int)(r.index), (*C.int)(r.errors), (*C.MPI_Status)(r.status), &n)
+	knowledge.Lock()
 	if err := failure("MPI_Testsome", code); err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ import (
 type role func(w *mpi.World, g collective.Group) error
 
 var roles = map[string]role{
-	"dead": dead, "stopped": stopped, "late": late, "renew": renew, "lanes": lanes, "large": large, "flat": flat, "refusals": refusals,
+	"dead": dead, "stopped": stopped, "late": late, "hangs": hangs, "renew": renew, "lanes": lanes, "large": large, "flat": flat, "refusals": refusals,
 }
 
 // play is the main function of a process with a role. It says how it ends.
@@ -140,6 +141,38 @@ func TestLate(t *testing.T) {
 	expect(t, 2, "late", []string{
 		`rank 0 ends: mpi: group "late": ranks [0] have not opened it: context deadline exceeded.`, "rank 0 closes: <nil>.", "rank 1 closes: <nil>.",
 		`rank 1 ends: collective: the group was aborted: rank 1: mpi: group "late": ranks [0] have not opened it`})
+}
+
+// hangs: MPI does not return to the thread while rank 0 waits for rank 1, which does not come.
+func hangs(w *mpi.World, g collective.Group) error {
+	ctx := context.Background()
+	quick, err := w.Group(ctx, nil, mpi.Options{Name: "quick", Timeout: 300 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	if w.Rank() == 1 {
+		return g.Barrier(ctx)
+	}
+	returns, waits := make(chan struct{}), make(chan string, 1)
+	go func() {
+		for w.Waiting() == "" {
+			runtime.Gosched()
+		}
+		w.Do(func() {
+			waits <- w.Waiting()
+			<-returns
+		})
+	}()
+	err = quick.Barrier(ctx)
+	close(returns)
+	fmt.Println(<-waits)
+	return errors.Join(err, g.Barrier(ctx))
+}
+
+func TestHangs(t *testing.T) {
+	expect(t, 2, "hangs", []string{"group quick: barrier number 1 waits for ranks [1]; rank 1 is process ",
+		"rank 0 ends: collective: deadline exceeded: barrier number 1 waited 300ms for ranks [1]; rank 1 is process ", "; MPI hangs, and its messages are still under way",
+		"rank 1 ends: <nil>.", "rank 0 closes: <nil>.", "rank 1 closes: <nil>."})
 }
 
 // renew: whatever the ranks were at when one of them failed, the group works again.

@@ -69,6 +69,8 @@ func (t *thread) submit(c command) error {
 
 func (t *thread) run(ready chan<- error) {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	knowledge.Lock()
+	defer knowledge.Unlock()
 	err := t.start()
 	ready <- err
 	if err != nil {
@@ -143,19 +145,31 @@ func (t *thread) loop() {
 			limit = idleRest
 		}
 		timer.Reset(rest)
-		select {
-		case c := <-t.commands:
-			if !t.obey(c) {
-				return
-			}
+		c, came := t.rest(timer.C)
+		switch {
+		case came && !t.obey(c):
+			return
+		case came:
 			idle, rest = 0, firstRest
-		case <-timer.C:
+		default:
 			rest = min(2*rest, limit)
 			if busy && time.Since(looked) > lookAfter {
 				looked = time.Now()
 				t.mourn()
 			}
 		}
+	}
+}
+
+// rest waits for a command, until over.
+func (t *thread) rest(over <-chan time.Time) (c command, came bool) {
+	knowledge.Unlock()
+	defer knowledge.Lock()
+	select {
+	case c := <-t.commands:
+		return c, true
+	case <-over:
+		return command{}, false
 	}
 }
 
@@ -194,7 +208,9 @@ func (t *thread) obey(c command) bool {
 		g.release(t)
 		t.groups[g.id] = nil
 	case doFunction:
+		knowledge.Unlock()
 		c.function()
+		knowledge.Lock()
 	case closeWorld:
 		t.closed.Store(true)
 		return false

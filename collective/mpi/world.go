@@ -137,13 +137,13 @@ func (w *World) Dead() error {
 // none does. It may be called at any time, on any goroutine.
 func (w *World) Waiting() string {
 	var waits []string
-	w.Do(func() { // after Close nothing waits
-		for _, g := range w.thread.active {
-			if missing := g.missing(); g.waits && len(missing) > 0 {
-				waits = append(waits, fmt.Sprintf("group %s: %s waits for ranks %v%s", g.name, g.doing(), missing, w.thread.states(g, missing)))
-			}
+	knowledge.Lock()
+	defer knowledge.Unlock()
+	for _, g := range w.thread.active {
+		if missing := g.missing(); g.waits && len(missing) > 0 {
+			waits = append(waits, fmt.Sprintf("group %s: %s waits for ranks %v%s", g.name, g.doing(), missing, w.thread.states(g, missing)))
 		}
-	})
+	}
 	return strings.Join(waits, "; ")
 }
 
