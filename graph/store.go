@@ -143,6 +143,9 @@ func (s *Store) declare(name string, kind VariableKind, d device.DType, global [
 	}
 	if s.layout != nil && kind == Parameter {
 		shape, offset, padding := s.layout.Place(name, global)
+		if err := checkPlace(name, global, shape, offset, padding); err != nil {
+			return nil, err
+		}
 		v.Spec, v.Offset, v.padding = device.NewSpec(d, shape...), offset, padding
 	}
 	s.variables = append(s.variables, v)

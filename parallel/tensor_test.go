@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
@@ -180,6 +181,21 @@ func TestEnterRefusesWholeActivations(t *testing.T) {
 	nn.FeedForward{Hidden: hidden}.Build(b.Scope("layers", 0, "feed_forward"), x)
 	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "layers.0.feed_forward: tensor parallel: x is not divided among ranks") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// What ranks cannot divide evenly, and padding cannot mend, is refused where it is declared.
+func TestUnevenColumnsAreRefused(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Workers: 1})
+	check(t, err)
+	defer dev.Close()
+	store := graph.NewStore(dev, graph.StoreOptions{Layout: parallel.Layout{Experts: moe.ExpertLayout{Ranks: 1}, Tensor: collective.Seat("tensor", 1, 2)}})
+	defer store.Close()
+	b := graph.New(store)
+	b.Scope("layers", 0, "attention", "wo").Parameter("weight", device.Float32, graph.Zeros, 24, 25)
+	want := `"layers.0.attention.wo.weight": the layout gives a part [24 13] from [0 13] on of [24 25], beyond the 25 of dimension 1: divide it over a number of ranks that divides them`
+	if err := b.Err(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
 
