@@ -127,12 +127,22 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 		if best, err = p.improve(best, budget); err != nil {
 			return Planned{}, err
 		}
-		best.BoundNanoseconds = p.AnySchedule(budget)
-		return best, nil
 	}
-	bound, _ := p.front.Bound(budget)
-	best.BoundNanoseconds = max(bound, p.AnySchedule(budget))
+	best.BoundNanoseconds = p.Bound(budget)
 	return best, nil
+}
+
+// Bound is a cost in nanoseconds that no plan within a peak undercuts, in the sense of
+// [Planned]; math.MaxInt64 if it is known that there is no plan.
+func (p *Planner) Bound(peak int64) int64 {
+	bound := p.AnySchedule(peak)
+	if p.front == nil {
+		return bound
+	}
+	if of, ok := p.front.Bound(peak); ok {
+		return max(bound, of)
+	}
+	return math.MaxInt64
 }
 
 // AnySchedule is a cost in nanoseconds that no plan within a peak undercuts, under any

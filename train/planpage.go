@@ -53,16 +53,18 @@ func (r *PlanReport) frontier() page.Lines {
 	for _, x := range rows {
 		s, text := &modes, x.Mode
 		if x.Within != nil {
-			s, text = &budgets, ""
-			bound.X, bound.Y = append(bound.X, float64(x.BudgetBytes)/unit), append(bound.Y, x.BoundPct)
+			s, text = &budgets, fmt.Sprintf("%.3g", float64(x.BudgetBytes)/unit)
 		}
 		s.X, s.Y, s.Points = append(s.X, float64(x.TotalBytes)/unit), append(s.Y, x.RecomputedTimePct), append(s.Points, text)
+	}
+	for _, b := range r.Bounds {
+		bound.X, bound.Y = append(bound.X, float64(b.BudgetBytes)/unit), append(bound.Y, b.BoundPct)
 	}
 	return page.Lines{Title: "Memory against recomputation", X: "memory in all, " + name, Series: []page.Series{modes, bound, budgets}, Format: percent,
 		Note: "Time of what is computed again, in percent of the forward passes. No plan within a budget lies below the bound."}
 }
 
-func percent(v float64) string { return fmt.Sprintf("%.4g%%", v) }
+func percent(v float64) string { return fmt.Sprintf("%.3g%%", v) }
 
 // byteUnit is the largest binary unit of which n has one.
 func byteUnit(n int64) (unit float64, name string) {

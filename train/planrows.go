@@ -64,6 +64,8 @@ type PlanReport struct {
 	// StateCopyBytes hold the copy of the state while it is written: 0 unless
 	// state.async_mode is "async" or ranks have to bring their parts together.
 	StateCopyBytes int64
+	// Bounds are what no plan undercuts, at budgets from the smallest to what mode "none" takes.
+	Bounds []Within
 	// Explanation tells for each value of the config's own mode what becomes of
 	// it, and why.
 	Explanation checkpoint.Report
@@ -94,6 +96,9 @@ type planMaker struct {
 	device  device.Device
 	close   func() error // gives up what the maker has opened
 	budget  *budget
+	// Of the row that was made last.
+	programs *programs
+	held     beside
 }
 
 // planModes reports on every mode without a budget, and on the config's own.
@@ -157,7 +162,29 @@ func (m *planMaker) sweep(r *PlanReport) error {
 			return err
 		}
 	}
+	m.bound(r, least, none)
 	return nil
+}
+
+// boundPoints are the budgets at which a report knows bounds.
+const boundPoints = 60
+
+// bound adds what is known of all budgets between two. Programs that share a planner differ in
+// how often a step runs them alone.
+func (m *planMaker) bound(r *PlanReport, least, none int64) {
+	microbatches := m.config.Training.Microbatches()
+	beside := m.budget.bounded(m.held).bytes()
+	for i := range int64(boundPoints + 1) {
+		w := Within{BudgetBytes: least + (none-least)*i/boundPoints}
+		var bound int64
+		for _, q := range m.programs.all() {
+			if m.programs.trains(q) {
+				bound += int64(m.programs.stepCount(q, microbatches)) * m.budget.planners[hashLines(q.Graph.Describe())].Bound(w.BudgetBytes-beside)
+			}
+		}
+		w.BoundPct = m.programs.times(microbatches, m.budget.costs).percent(bound)
+		r.Bounds = append(r.Bounds, w)
+	}
 }
 
 // compiler of the first rank under a mode, and within so many bytes if that is a budget.
@@ -184,6 +211,7 @@ func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
 		return err
 	}
 	held := c.beside()
+	m.programs, m.held = p, held
 	r.Model, r.PersistentBytes, r.StateCopyBytes = c.model, held.persistent, held.stateCopy
 	microbatches := m.config.Training.Microbatches()
 	u, t := p.usage(microbatches), p.times(microbatches, m.budget.costs)

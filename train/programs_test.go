@@ -40,6 +40,26 @@ func TestMeasuredPeakIsPredicted(t *testing.T) {
 	}
 }
 
+// checkBounds wants the line of bounds to fall from that of the least budget to 0, and no row of
+// the report below it.
+func checkBounds(t *testing.T, r *PlanReport) {
+	t.Helper()
+	for i, w := range r.Bounds {
+		if i > 0 && (w.BudgetBytes < r.Bounds[i-1].BudgetBytes || w.BoundPct > r.Bounds[i-1].BoundPct) {
+			t.Errorf("after %+v comes %+v", r.Bounds[i-1], w)
+		}
+		for _, row := range r.Rows {
+			if row.TotalBytes <= w.BudgetBytes && row.RecomputedTimePct < w.BoundPct*(1-1e-12) {
+				t.Errorf("%s takes %d bytes and %g %%, and within %d bytes the bound is %g %%", row.Mode, row.TotalBytes, row.RecomputedTimePct, w.BudgetBytes, w.BoundPct)
+			}
+		}
+	}
+	first, last := r.Bounds[0], r.Bounds[len(r.Bounds)-1]
+	if least := r.Rows[len(r.Rows)-1]; first.BudgetBytes != least.BudgetBytes || first.BoundPct != least.BoundPct || last.BoundPct != 0 {
+		t.Errorf("bounds from %+v to %+v, the least budget has %+v", first, last, least.Within)
+	}
+}
+
 func TestPlanReport(t *testing.T) {
 	c := DefaultConfig()
 	c.Training.Dataset = StringList{"moby_dick"}
@@ -48,6 +68,7 @@ func TestPlanReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkBounds(t, r)
 	none, selective, full := r.Rows[0], r.Rows[1], r.Rows[2]
 	if fmt.Sprint(none.Mode, selective.Mode, full.Mode) != "noneselectivefull" {
 		t.Fatalf("modes %s, %s, %s", none.Mode, selective.Mode, full.Mode)
