@@ -2,15 +2,13 @@ package train_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/lethe-go/lethe/internal/live/livetest"
 	"github.com/lethe-go/lethe/train"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -104,54 +102,15 @@ func TestLiveUnderAttack(t *testing.T) {
 	attacked.Job.DumpFolder = t.TempDir()
 	attacked.Metrics.HTTP = "127.0.0.1:0"
 	var log liveAddress
-	var attackers sync.WaitGroup
-	var connections []net.Conn
-	attack := train.Hook{Start: func(context.Context, *train.Trainer) error {
-		for i := range 1000 {
-			c, err := net.DialTimeout("tcp", log.address, 10*time.Second)
-			if err != nil {
-				break // the machine has no more of them
-			}
-			connections = append(connections, c)
-			attackers.Go(func() { harass(c, i) })
-		}
-		return nil
-	}}
-	if err := newTrainer(t, attacked, train.Options{Log: &log, Hooks: []train.Hook{attack}}).Run(context.Background()); err != nil {
+	var attack *livetest.Attack
+	crowd := train.Hook{
+		Start:  func(context.Context, *train.Trainer) error { attack = livetest.Start(log.address, 1000); return nil },
+		Finish: func(context.Context, *train.Trainer, error) error { attack.Stop(); return nil },
+	}
+	if err := newTrainer(t, attacked, train.Options{Log: &log, Hooks: []train.Hook{crowd}}).Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range connections {
-		c.Close()
-	}
-	attackers.Wait()
 	wantEqual(t, c, attacked)
-}
-
-// harass keeps a connection busy until one side ends it.
-func harass(c net.Conn, i int) {
-	defer io.Copy(io.Discard, c)
-	const request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	switch i % 4 {
-	case 0: // silence
-	case 1:
-		fmt.Fprintf(c, "%s\x00\xff\r\n\r\n", strings.Repeat("garbage ", i))
-	case 2:
-		for _, b := range []byte(request) {
-			if _, err := c.Write([]byte{b}); err != nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	case 3:
-		io.WriteString(c, request)
-		one := make([]byte, 1)
-		for {
-			if _, err := c.Read(one); err != nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
 }
 
 func TestLiveAddressRefusals(t *testing.T) {
