@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -39,17 +38,6 @@ type Planned struct {
 	// rerun once, right before backward first needs them, and the rules are kept
 	// (see [Planner.AnySchedule]).
 	BoundNanoseconds int64
-}
-
-// InfeasibleError says that no plan was found within a budget.
-type InfeasibleError struct {
-	// BudgetBytes is the budget, SmallestBytes the least peak that was found.
-	BudgetBytes, SmallestBytes int64
-}
-
-func (e *InfeasibleError) Error() string {
-	return fmt.Sprintf("checkpoint: no plan with a peak within %d bytes was found: the smallest peak is %d bytes; raise the budget, or make the batch or the sequences smaller",
-		e.BudgetBytes, e.SmallestBytes)
 }
 
 // NewPlanner asks policies and rules as Resolve does, and takes the costs.
@@ -121,7 +109,7 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 		return Planned{}, err
 	}
 	if !found {
-		return Planned{}, &InfeasibleError{budget, best.PeakBytes}
+		return Planned{}, p.infeasible(budget)
 	}
 	if p.front == nil {
 		if best, err = p.improve(best, budget); err != nil {

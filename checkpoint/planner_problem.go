@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/lethe-go/lethe/checkpoint/internal/remat"
-	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -135,7 +134,9 @@ func (b *scheduleBuilder) addBytes() {
 			if st.Workspace() {
 				b.schedule.Workspace[b.schedule.Values[v].Producer] = bytes
 			} else if b.resolved.Entries[n.ID].Choice != graph.Offload {
-				b.schedule.Values[v].Size = bytes
+				if !inPlace(n, st.Edge) {
+					b.schedule.Values[v].Size = bytes
+				}
 				continue
 			}
 		}
@@ -170,10 +171,7 @@ func (p *Planner) buildSolver() (err error) {
 	problem := &remat.Problem{Ops: slices.Clone(p.schedule.Ops), Values: slices.Clone(p.schedule.Values)}
 	for i := range problem.Ops {
 		problem.Ops[i].Cost /= p.unit.cost
-		for output, v := range problem.Ops[i].Out {
-			if !p.ops[i].IsOp() || !inArena(p.ops[i], output) {
-				problem.Values[v].Size = 0
-			}
+		for _, v := range problem.Ops[i].Out {
 			problem.Values[v].Size /= p.unit.size
 		}
 	}
@@ -181,22 +179,20 @@ func (p *Planner) buildSolver() (err error) {
 	return err
 }
 
-// inArena reports whether an output is sure to take arena while it is saved. One on
-// the host does not, nor may one that is assigned to a variable, where the compiler
-// lets it be computed in place: a bound must not count it.
-func inArena(n *graph.Node, output int) bool {
-	if n.Out[output].Place == device.OnHost {
-		return false
-	}
+// inPlace reports whether the compiler may let a value be computed right in the variable that a
+// user of n assigns it to: under some plans it takes no arena then, and a bound must not
+// count it.
+func inPlace(n *graph.Node, value graph.Edge) bool {
 	for _, u := range n.Users() {
-		for _, e := range u.In {
-			if len(u.Mutates()) > 0 && e.Base() == (graph.Edge{Node: n, Out: output}) {
-				return false
-			}
+		if u.IsView() && inPlace(u, value) {
+			return true
 		}
-		if u.IsView() && !inArena(u, 0) {
-			return false
+		if u.Kind != "assign" || u.Commit || u.In[1].Base() != value {
+			continue
+		}
+		if v := u.In[0].Base().Node.Variable; v != nil && v.Kind == graph.Scratch {
+			return true
 		}
 	}
-	return true
+	return false
 }

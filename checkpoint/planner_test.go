@@ -3,6 +3,8 @@ package checkpoint_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lethe-go/lethe/checkpoint"
@@ -73,6 +75,31 @@ func TestPlannerKeepsBudgets(t *testing.T) {
 	}
 	var infeasible *checkpoint.InfeasibleError
 	if _, err := p.Plan(smallest.PeakBytes - 1); !errors.As(err, &infeasible) || infeasible.SmallestBytes != smallest.PeakBytes {
-		t.Errorf("below the smallest peak: %v", err)
+		t.Fatalf("below the smallest peak: %v", err)
+	}
+	// All that lives at the named step is the peak; the three largest of it are named.
+	c, err := graph.Compile(g, graph.CompileOptions{Plan: smallest.Plan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(c.Steps, func(s *graph.Step) bool {
+		return s.Node.Name == infeasible.At && c.LiveBytes(nil)[s.Index] == smallest.PeakBytes
+	})
+	if at < 0 {
+		t.Fatalf("%d bytes do not live at %s", smallest.PeakBytes, infeasible.At)
+	}
+	for i, h := range infeasible.Largest {
+		larger := 0
+		for _, s := range c.Storages {
+			if alive := s.Begin <= c.Steps[at].Index && c.Steps[at].Index <= s.End; alive && s.BytesAt(nil) > h.Bytes {
+				larger++
+			}
+		}
+		if larger > i || !strings.Contains(infeasible.Error(), fmt.Sprintf("%s (%d bytes)", h.Node, h.Bytes)) {
+			t.Errorf("%+v is number %d, %d are larger: %v", h, i+1, larger, infeasible)
+		}
+	}
+	if len(infeasible.Largest) != 3 {
+		t.Errorf("%d are named", len(infeasible.Largest))
 	}
 }

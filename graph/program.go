@@ -109,6 +109,18 @@ func (p *Program) PeakStep(counts Counts) int {
 	return slices.Index(live, slices.Max(live))
 }
 
+// Moment names a step as LiveBytes counts them: by its node, in front of the first and
+// behind the last by what happens there.
+func (p *Program) Moment(index int) string {
+	switch {
+	case index <= 0:
+		return "the feeding of inputs"
+	case index > len(p.Steps):
+		return "the reading of outputs"
+	}
+	return p.Steps[index-1].Node.Name
+}
+
 // LiveSavedBytes gives the part of LiveBytes that is carried over to backward.
 func (p *Program) LiveSavedBytes(counts Counts) []int64 {
 	return p.live(counts, func(st *Storage) bool { return st.Saved })

@@ -146,19 +146,13 @@ func (c *compiler) infeasible(graphs []*graph.Graph, compiled []*graph.Program) 
 // describePeak names the step at which most of a Program lives, and the largest of it.
 func describePeak(p *graph.Program, counts graph.Counts) string {
 	at := p.PeakStep(counts)
-	where := "the feeding of inputs"
-	if at > len(p.Steps) {
-		where = "the reading of outputs"
-	} else if at > 0 {
-		where = p.Steps[at-1].Node.Name
-	}
 	held := heldAt(p, counts, at)
 	const most = 3
 	var largest []string
 	for _, v := range held[:min(most, len(held))] {
 		largest = append(largest, fmt.Sprintf("%s %s (%s)", v.Use, v.Node, formatBytes(v.Bytes)))
 	}
-	return fmt.Sprintf("%s, where the largest are %s", where, strings.Join(largest, ", "))
+	return fmt.Sprintf("%s, where the largest are %s", p.Moment(at), strings.Join(largest, ", "))
 }
 
 // plan decides about graphs of forward and backward, beside Programs that are compiled, and
