@@ -29,6 +29,12 @@ func (t *Trainer) WaitForSave() {
 	}
 }
 
+// GoOnFrom takes a state over, as a run does that begins with it.
+func (t *Trainer) GoOnFrom(path string) error {
+	t.config.State.InitialLoadPath, t.config.State.InitialLoadModelOnly = path, false
+	return t.initialLoad()
+}
+
 // Flip turns over a low bit of a parameter on one rank.
 func (t *Trainer) Flip(rank int, parameter string) {
 	memory(t.ranks[rank].store.Variable(parameter))[0] ^= 1

@@ -1,9 +1,7 @@
 package train_test
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
@@ -45,61 +43,81 @@ func (p placement) config(t *testing.T) train.Config {
 	c.Parallelism.TensorParallelDegree = p.tensors
 	c.Training.LocalBatchSize, c.Training.GlobalBatchSize = p.rows, 4/(p.replicas*max(p.shards, p.experts))
 	c.Training.Steps = 10
+	c.State.AsyncMode = "disabled"
 	return c
 }
 
-// placementsOf are the placements of a model with experts, or of one whose parts have padding.
-func placementsOf(experts bool) []placement {
-	return slices.DeleteFunc(slices.Clone(placements), func(p placement) bool {
-		return p.name != "one rank" && p.name != "FSDP 4" && (p.experts*p.tensors > 1) != experts
-	})
+// saved is a state after two steps on a placement, and the loss of the third there.
+type saved struct {
+	on     placement
+	path   string
+	values map[string][]float32
+	loss   float64
 }
 
 // A state that was saved on any layout loads on any other: it is the same to the bit, and the
 // loss of the next step is that of not having moved, to the bit where losses are added up in
 // the same order, else to 1e-6. Of the uneven model parts have padding, which is in no state.
 func TestStatesMoveBetweenLayouts(t *testing.T) {
-	for experts, model := range map[bool]train.Model{true: latent(device.Float32), false: uneven(device.Float32, true)} {
-		list := placementsOf(experts)
-		for i, before := range list {
-			if testing.Short() && i%3 != 0 {
-				continue
-			}
-			saved := before.config(t)
-			saved.State.AsyncMode = "disabled"
-			stayed := newTrainer(t, saved, train.Options{Model: model})
-			steps(t, stayed, 2)
-			if err := stayed.Save(); err != nil {
-				t.Fatal(err)
-			}
-			want, loss := stateOf(t, saved, 2), steps(t, stayed, 1)[0].Loss
-			for j, after := range list {
-				next := (i + 1) % len(list)
-				if testing.Short() && j != next {
-					continue
-				}
-				name := fmt.Sprintf("%s, from %s to %s", model.Name(), before.name, after.name)
-				c := after.config(t)
-				c.State.AsyncMode = "disabled"
-				c.State.InitialLoadPath, c.State.InitialLoadModelOnly = saved.StatePath(), false
-				moved := newTrainer(t, c, train.Options{Model: model})
-				if j == next {
-					if err := moved.Save(); err != nil {
-						t.Fatal(err)
-					}
-					got := stateOf(t, c, 2)
-					if other := sameBits(want, got); other != "" || len(got) != len(want) {
-						t.Errorf("%s: %d tensors of %d, %s differs", name, len(got), len(want), other)
-					}
-				}
-				got := steps(t, moved, 1)[0].Loss
-				if before.rows == after.rows && before.tensors == after.tensors && math.Float64bits(got) != math.Float64bits(loss) || math.Abs(got-loss) > 1e-6*loss {
-					t.Errorf("%s: the next loss is %v, without moving %v", name, got, loss)
-				}
-				if err := moved.Close(); err != nil {
-					t.Error(err)
-				}
+	for _, x := range []struct {
+		model train.Model
+		has   func(placement) bool
+	}{
+		{latent(device.Float32), func(placement) bool { return true }},
+		{uneven(device.Float32, true), func(p placement) bool { return p.experts*p.tensors == 1 }},
+	} {
+		var states []saved
+		for i, p := range placements {
+			if x.has(p) && (i%3 == 0 || !testing.Short()) {
+				states = append(states, p.save(t, x.model))
 			}
 		}
+		for i, before := range states {
+			after := states[(i+1)%len(states)].on
+			c := after.config(t)
+			r := newTrainer(t, c, train.Options{Model: x.model})
+			// Saved again at once, a state is what it was.
+			goOnFrom(t, r, before.path)
+			if err := r.Save(); err != nil {
+				t.Fatal(err)
+			}
+			got := stateOf(t, c, 2)
+			if other := sameBits(before.values, got); other != "" || len(got) != len(before.values) {
+				t.Errorf("%s, from %s to %s: %d tensors of %d, %s differs", x.model.Name(), before.on.name, after.name, len(got), len(before.values), other)
+			}
+			for _, before := range states {
+				goOnFrom(t, r, before.path)
+				got := steps(t, r, 1)[0].Loss
+				inOrder := before.on.rows == after.rows && before.on.tensors == after.tensors
+				if inOrder && math.Float64bits(got) != math.Float64bits(before.loss) || math.Abs(got-before.loss) > 1e-6*before.loss {
+					t.Errorf("%s, from %s to %s: the next loss is %v, without moving %v", x.model.Name(), before.on.name, after.name, got, before.loss)
+				}
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		t.Logf("%s: states of %d layouts go on on each", x.model.Name(), len(states))
+	}
+}
+
+func (p placement) save(t *testing.T, m train.Model) saved {
+	c := p.config(t)
+	r := newTrainer(t, c, train.Options{Model: m})
+	steps(t, r, 2)
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	s := saved{on: p, path: c.StatePath(), values: stateOf(t, c, 2), loss: steps(t, r, 1)[0].Loss}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+func goOnFrom(t *testing.T, r *train.Trainer, path string) {
+	t.Helper()
+	if err := r.GoOnFrom(path); err != nil {
+		t.Fatal(err)
 	}
 }
