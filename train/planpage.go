@@ -49,7 +49,7 @@ func (r *PlanReport) modeTable() page.Table {
 func (r *PlanReport) frontier() page.Lines {
 	rows := slices.SortedStableFunc(slices.Values(r.Rows), func(a, b PlanRow) int { return cmp.Compare(a.TotalBytes, b.TotalBytes) })
 	unit, name := byteUnit(rows[len(rows)-1].TotalBytes)
-	modes, budgets, bound := page.Series{Name: "mode", Points: []string{}}, page.Series{Name: "budget", Points: []string{}}, page.Series{Name: "lower bound"}
+	modes, budgets, bound := page.Series{Name: "mode", Points: []string{}}, page.Series{Name: "budget", Points: []string{}, Below: true}, page.Series{Name: "lower bound"}
 	for _, x := range rows {
 		s, text := &modes, x.Mode
 		if x.Within != nil {

@@ -13,25 +13,37 @@ import (
 func memorySection(p *graph.Program) page.Section {
 	at := p.PeakStep(nil)
 	return page.Section{Title: "Memory over the step",
-		Lines: []page.Lines{timeline(p)},
+		Lines: timelines(p),
 		Heats: []page.Heat{
 			heldMap(p, "Memory by region", func(s *graph.Storage) string { return regionOf(s.Edge.Node) }),
 			heldMap(p, "Memory by operation", func(s *graph.Storage) string { return s.Edge.Node.Kind })},
 		Tables: heldTables(fmt.Sprintf("at the peak, step %d of %d", at, len(p.Steps)), heldAt(p, nil, at))}
 }
 
-// timeline stacks the bytes alive at each step of the schedule by what they are there for.
-func timeline(p *graph.Program) page.Lines {
+// timelines stack the bytes alive at each step of the schedule by what they are there for: all
+// of them, and those that are not carried over to backward, which are small beside the others.
+func timelines(p *graph.Program) []page.Lines {
 	by := liveBy(p, useOf)
-	live := p.LiveBytes(nil)
-	unit, name := byteUnit(slices.Max(live))
-	l := page.Lines{Title: "Arena", Note: "Bytes alive, step by step of the schedule.", X: "step of the schedule", Stacked: true,
-		Format: func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) },
-		Label:  func(x float64) string { return describeStep(p, int(x)) },
-		Marks:  []page.Mark{{X: float64(p.Boundary()), Text: "backward"}}}
+	all := timeline(p, by, page.Lines{Title: "Arena", Note: "Bytes alive, step by step of the schedule."})
+	delete(by, useSaved)
+	return []page.Lines{all, timeline(p, by, page.Lines{Title: "Beside what is saved", Note: "The same without what is saved for backward."})}
+}
+
+func timeline(p *graph.Program, by map[string][]int64, l page.Lines) page.Lines {
+	sum := make([]int64, len(p.Steps)+2)
+	for _, of := range by {
+		for i := range sum {
+			sum[i] += of[i]
+		}
+	}
+	unit, name := byteUnit(slices.Max(sum))
+	l.X, l.Stacked = "step of the schedule", true
+	l.Format = func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) }
+	l.Label = func(x float64) string { return describeStep(p, int(x)) }
+	l.Marks = []page.Mark{{X: float64(p.Boundary()), Text: "backward"}}
 	for _, use := range []string{useSaved, useForward, useRerun, useReloaded, useBackward, useWorkspace} {
 		s := page.Series{Name: use}
-		for i := range live {
+		for i := range sum {
 			value := 0.0
 			if of := by[use]; of != nil {
 				value = float64(of[i]) / unit
@@ -72,8 +84,12 @@ func liveBy(p *graph.Program, name func(*graph.Storage) string) map[string][]int
 	return by
 }
 
-// mostRows of a map have a name; the others are one row.
-const mostRows = 30
+// mostRows of a map have a name, if they hold at least a leastShare of the peak at their
+// most; the others are one row.
+const (
+	mostRows   = 30
+	leastShare = 0.01
+)
 
 // heldMap shows the bytes alive by a name over the schedule, in the order in which the names
 // come. Those that hold little at their most are one row.
@@ -86,8 +102,15 @@ func heldMap(p *graph.Program, title string, name func(*graph.Storage) string) p
 		}
 	}
 	small := slices.SortedFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(slices.Max(by[b]), slices.Max(by[a])) })
-	small = small[min(mostRows, len(small)):]
-	h := page.Heat{Title: title, Note: "Bytes alive.", X: "step", Format: func(v float64) string { return formatBytes(int64(v)) }}
+	least := int64(leastShare * float64(slices.Max(p.LiveBytes(nil))))
+	named := slices.IndexFunc(small, func(n string) bool { return slices.Max(by[n]) < least })
+	if named < 0 {
+		named = len(small)
+	}
+	if small = small[min(mostRows, named):]; len(small) == 1 {
+		small = nil
+	}
+	h := page.Heat{Title: title, Note: "Bytes alive.", X: "step of the schedule", Format: func(v float64) string { return formatBytes(int64(v)) }}
 	rest := page.HeatRow{Name: fmt.Sprintf("%d others", len(small)), Values: make([]float64, len(p.Steps)+2)}
 	for i := range rest.Values {
 		h.Columns = append(h.Columns, float64(i))
@@ -112,7 +135,7 @@ func heldMap(p *graph.Program, title string, name func(*graph.Storage) string) p
 }
 
 // mostHeld values of a table of what is alive are listed one by one.
-const mostHeld = 100
+const mostHeld = 40
 
 // heldTables tell what is alive at some moment.
 func heldTables(when string, held []HeldValue) []page.Table {

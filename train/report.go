@@ -129,9 +129,11 @@ func trainingCharts(runs []reportedRun) []page.Lines {
 			loss.Series = append(loss.Series, runs[i].heldOut(runs[i].name+", held out"))
 		}
 	}
+	rate := linesOf(runs, "Learning rate", "By the schedule of the config.", nil, (*reportedRun).learningRate)
+	rate.Linear = true
 	return []page.Lines{loss,
 		linesOf(runs, "Gradient norm", "Before clipping.", nil, func(_ *reportedRun, m Metrics) float64 { return float64(m.GradNorm) }),
-		linesOf(runs, "Learning rate", "By the schedule of the config.", nil, (*reportedRun).learningRate)}
+		rate}
 }
 
 func resourceCharts(runs []reportedRun) []page.Lines {

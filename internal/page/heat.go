@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Heat is a map of values over rows and columns; a darker cell is a larger value.
@@ -68,11 +69,9 @@ func (h Heat) Map() heatMap {
 	m.Low, m.High = h.Format(s.low), h.Format(s.high)
 	for i, x := range h.Columns {
 		m.Cursor.At = append(m.Cursor.At, math.Round(1000*100*(float64(i)+0.5)/float64(m.Width))/1000)
-		if i%max(1, m.Width/5) == 0 {
-			m.Ticks = append(m.Ticks, Tick{100 * (float64(i) + 0.5) / float64(m.Width), fmt.Sprintf("%.6g", x)})
-		}
 		m.Cursor.Column = append(m.Cursor.Column, h.X+" "+coordinate(x))
 	}
+	m.Ticks = h.ticks()
 	for y, r := range h.Rows {
 		for i, v := range r.Values {
 			if finite(v) {
@@ -84,6 +83,21 @@ func (h Heat) Map() heatMap {
 		m.Table.Rows = append(m.Table.Rows, r.summary(h.Format))
 	}
 	return m
+}
+
+// ticks are round values, each at the column nearest to it.
+func (h Heat) ticks() []Tick {
+	var list []Tick
+	for _, v := range newScale(h.Columns, false).ticks(8) {
+		i, _ := slices.BinarySearch(h.Columns, v)
+		if i > 0 && (i == len(h.Columns) || v-h.Columns[i-1] < h.Columns[i]-v) {
+			i--
+		}
+		if i < len(h.Columns) {
+			list = append(list, Tick{100 * (float64(i) + 0.5) / float64(len(h.Columns)), fmt.Sprintf("%.6g", v)})
+		}
+	}
+	return list
 }
 
 func (r HeatRow) summary(format func(float64) string) []string {

@@ -14,8 +14,10 @@ type Lines struct {
 	X      string
 	Series []Series
 	// Stacked draws areas upon each other, from 0. All series have the same X then, and no
-	// value is below 0.
+	// value is below 0; one that is 0 everywhere has no colour in the legend.
 	Stacked bool
+	// Linear keeps the vertical axis from being logarithmic.
+	Linear bool
 	// Marks are places of the horizontal axis that have a name.
 	Marks []Mark
 	// Format prints a value of the vertical axis; nil prints four digits.
@@ -28,8 +30,10 @@ type Lines struct {
 type Series struct {
 	Name string
 	X, Y []float64
-	// Points draws single points in place of a line, each with a name.
+	// Points draws single points in place of a line, each with a name, which stands above
+	// its point, or Below it.
 	Points []string
+	Below  bool
 }
 
 // Mark is a line across a chart.
@@ -61,6 +65,7 @@ type point struct {
 	X, Y float64
 	Text string
 	Left bool // of the point, where there is no room at its right
+	Low  bool // below the point
 }
 
 // Chart prepares the chart for the template.
@@ -76,9 +81,14 @@ func (l Lines) Chart() chart {
 	if l.Stacked {
 		ys = append(ys, 0)
 	}
-	x, y := newScale(xs, false), newScale(ys, !l.Stacked)
+	x, y := newScale(xs, false), newScale(ys, !l.Stacked && !l.Linear)
 	c := chart{Lines: l, Log: y.log}
+	c.Series = nil
 	for i, s := range l.Series {
+		if l.Stacked && !slices.ContainsFunc(s.Y, func(v float64) bool { return v > 0 }) {
+			continue
+		}
+		c.Series = append(c.Series, s)
 		p := path{Name: s.Name, Class: fmt.Sprint("c", i)}
 		switch {
 		case l.Stacked:
@@ -91,7 +101,8 @@ func (l Lines) Chart() chart {
 			p.Class, p.D = p.Class+" points", s.dots(x, y)
 			for j, text := range s.Points {
 				if finite(s.Y[j]) {
-					c.Points = append(c.Points, point{100 * x.at(s.X[j]), 100 - 100*y.at(s.Y[j]), text, x.at(s.X[j]) > 0.7})
+					low := s.Below && y.at(s.Y[j]) > 0.1 // the axis has labels of its own
+					c.Points = append(c.Points, point{X: 100 * x.at(s.X[j]), Y: 100 - 100*y.at(s.Y[j]), Text: text, Left: low || x.at(s.X[j]) > 0.7, Low: low})
 				}
 			}
 		default:
@@ -99,7 +110,7 @@ func (l Lines) Chart() chart {
 		}
 		c.Paths = append(c.Paths, p)
 	}
-	for _, v := range x.ticks(6) {
+	for _, v := range x.ticks(8) {
 		c.XTicks = append(c.XTicks, Tick{100 * x.at(v), fmt.Sprintf("%.6g", v)})
 	}
 	for _, v := range y.ticks(5) {

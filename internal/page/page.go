@@ -12,6 +12,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Page is a title, a line below it and sections.
@@ -34,6 +38,22 @@ type Table struct {
 	Caption string
 	Columns []string
 	Rows    [][]string
+}
+
+// Words names a class for each column of words in place of numbers: they stand at the left.
+func (t Table) Words() string {
+	var classes []string
+	for i := range t.Columns {
+		if slices.ContainsFunc(t.Rows, func(row []string) bool { return startsWithLetter(row[i]) }) {
+			classes = append(classes, fmt.Sprint("words", i+1))
+		}
+	}
+	return strings.Join(classes, " ")
+}
+
+func startsWithLetter(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return unicode.IsLetter(r)
 }
 
 var (

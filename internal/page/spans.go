@@ -53,7 +53,7 @@ func (s Spans) Map() spanMap {
 	}
 	x := scale{high: s.Length}
 	if s.Length > 0 {
-		for _, v := range x.ticks(6) {
+		for _, v := range x.ticks(8) {
 			m.Ticks = append(m.Ticks, Tick{100 * x.at(v), fmt.Sprintf("%.6g", v)})
 		}
 	}
