@@ -101,7 +101,7 @@ func checkTimeline(t *testing.T, p *graph.Program) {
 	t.Helper()
 	live := p.LiveBytes(nil)
 	unit, _ := byteUnit(slices.Max(live))
-	l := timeline(p)
+	l := timelines(p)[0]
 	for i, want := range live {
 		sum := 0.0
 		for _, s := range l.Series {
@@ -110,6 +110,9 @@ func checkTimeline(t *testing.T, p *graph.Program) {
 		if math.Abs(sum*unit-float64(want)) > 1e-6*unit {
 			t.Fatalf("step %d: %v bytes, want %d", i, sum*unit, want)
 		}
+	}
+	if beside := timelines(p)[1]; slices.ContainsFunc(beside.Series[0].Y, func(v float64) bool { return v != 0 }) || !slices.ContainsFunc(l.Series[0].Y, func(v float64) bool { return v > 0 }) {
+		t.Errorf("%s saves something, or %s nothing", beside.Title, l.Title)
 	}
 	for _, h := range memorySection(p).Heats {
 		for i, want := range live {

@@ -67,3 +67,27 @@ func TestHeatThinsToTheLargest(t *testing.T) {
 		t.Errorf("%v", row)
 	}
 }
+
+// Ticks of a map are round, at the columns nearest to them, also where columns were thinned.
+func TestHeatTicks(t *testing.T) {
+	h := Heat{Columns: []float64{1, 4, 7, 10, 13}}
+	if got, want := fmt.Sprint(h.ticks()), "[{10 2} {30 4} {50 6} {50 8} {70 10} {90 12}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestColumnsOfWords(t *testing.T) {
+	table := Table{Columns: []string{"name", "bytes", "shape", "budget"}, Rows: [][]string{{"a", "4 B", "float32[2]", "–"}, {"b", "1 KiB", "–", "3 B"}}}
+	if got := table.Words(); got != "words1 words3" {
+		t.Error(got)
+	}
+}
+
+// What is 0 everywhere takes no colour from what follows.
+func TestStackedWithoutEmptySeries(t *testing.T) {
+	x := []float64{0, 1}
+	c := Lines{Stacked: true, Series: []Series{{Name: "a", X: x, Y: []float64{0, 0}}, {Name: "b", X: x, Y: []float64{1, 2}}}}.Chart()
+	if len(c.Paths) != 1 || c.Paths[0].Class != "c1 area" || len(c.Table.Columns) != 2 {
+		t.Errorf("%+v, columns %v", c.Paths, c.Table.Columns)
+	}
+}
