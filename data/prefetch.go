@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Prefetch prepares up to ahead batches of another Batches in a goroutine, so that
@@ -16,7 +17,8 @@ import (
 // belongs to what is returned, and Close closes it.
 //
 // The goroutine runs from the first Next to the first error, to a Restore or to Close,
-// which waits for b.Next to return: soon after its context ends.
+// which waits for b.Next to return: soon after its context ends. If that takes more than ten
+// seconds Close returns an error, and b is closed once Next has returned.
 func Prefetch(b Batches, ahead int) Batches {
 	if ahead <= 0 {
 		return b
@@ -82,7 +84,9 @@ func (p *prefetcher) take(s *prepared, b *Batch) error {
 	err := s.err
 	if err != nil {
 		// The goroutine ended with it. The next call tries again.
-		p.halt()
+		if late := p.halt(); late != nil {
+			err = errors.Join(err, late)
+		}
 		s.err = nil
 	} else {
 		*b, s.batch = s.batch, *b
@@ -131,12 +135,21 @@ func (p *prefetcher) prepare(ctx context.Context, stopped chan<- struct{}) {
 	}
 }
 
+// patience is how long Next may take to return when its context has ended.
+const patience = 10 * time.Second
+
 // halt ends the goroutine. What it has prepared stays.
-func (p *prefetcher) halt() {
-	if p.stopped != nil {
-		p.stop()
-		<-p.stopped
+func (p *prefetcher) halt() error {
+	if p.stopped == nil {
+		return nil
+	}
+	p.stop()
+	select {
+	case <-p.stopped:
 		p.stopped = nil
+		return nil
+	case <-time.After(patience):
+		return fmt.Errorf("data: prefetch: Next of %T has not returned %v after the end of its context; it has to heed it", p.of, patience)
 	}
 }
 
@@ -151,7 +164,9 @@ func (p *prefetcher) Restore(state []byte) error {
 	if p.closed {
 		return errClosed
 	}
-	p.halt()
+	if err := p.halt(); err != nil {
+		return err
+	}
 	if err := p.of.Restore(state); err != nil {
 		return err
 	}
@@ -169,6 +184,12 @@ func (p *prefetcher) Close() error {
 		return nil
 	}
 	p.closed = true
-	p.halt()
+	if err := p.halt(); err != nil {
+		go func() {
+			<-p.stopped
+			_ = p.of.Close() // there is nobody to tell any more
+		}()
+		return err
+	}
 	return p.of.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/lethe-go/lethe/attention"
 	"github.com/lethe-go/lethe/data"
@@ -101,4 +102,49 @@ func TestOwnDatasetRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deaf waits after two batches for something that is not the end of its context.
+type deaf struct {
+	data.Batches
+	given  int
+	freed  chan struct{}
+	closed bool
+}
+
+func (d *deaf) Next(ctx context.Context, b *data.Batch) error {
+	if d.given++; d.given > 2 {
+		<-d.freed
+	}
+	return d.Batches.Next(ctx, b)
+}
+
+func (d *deaf) Close() error { d.closed = true; return d.Batches.Close() }
+
+// A dataset that heeds no context does not keep Close from returning.
+func TestDeafDataset(t *testing.T) {
+	c := tinyConfig(t)
+	c.Training.Prefetch = 2
+	synctest.Test(t, func(t *testing.T) {
+		var trains *deaf
+		r, err := train.New(context.Background(), c, train.Options{Model: tiny(device.Float32), Dataset: &train.Dataset{Name: "deaf",
+			Train: func(ctx context.Context, rank, ranks int) (data.Batches, error) {
+				b, err := counting(4, 32, 9)(ctx, rank, ranks)
+				trains = &deaf{Batches: b, freed: make(chan struct{})}
+				return trains, err
+			}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps(t, r, 1)
+		synctest.Wait()
+		if err := r.Close(); err == nil || !strings.Contains(err.Error(), "Next of *train_test.deaf has not returned 10s after the end of its context") || trains.closed {
+			t.Errorf("Close: %v", err)
+		}
+		close(trains.freed)
+		synctest.Wait()
+		if !trains.closed {
+			t.Error("the dataset is not closed once it lets go")
+		}
+	})
 }
