@@ -125,7 +125,7 @@ func compose(above []position, offers []offer, offset int64) []position {
 	}
 	// First the least cost by ranges of peaks, so that most of what others beat is
 	// never sorted.
-	const ranges = 1 << 14
+	const ranges = 1 << 15
 	shift := bits.Len64(uint64((hi - lo) / ranges))
 	least := slices.Repeat([]int64{math.MaxInt64}, ranges+2) // in the ranges before
 	for _, o := range offers {
@@ -148,18 +148,43 @@ func compose(above []position, offers []offer, offset int64) []position {
 			}
 		}
 	}
+	ends := inRanges(list, lo, shift, ranges+1)
+	begin := 0
+	for _, end := range ends {
+		slices.SortFunc(list[begin:end], comparePositions)
+		begin = end
+	}
 	return unbeatenPositions(list)
 }
 
-// unbeatenPositions sorts a list by peak and drops what is no cheaper than what comes
-// before.
+// inRanges puts positions in the order of the ranges of their peaks, and returns the ends of
+// the ranges.
+func inRanges(list []position, lo int64, shift, ranges int) (ends []int) {
+	ends = make([]int, ranges)
+	for _, p := range list {
+		ends[(p.peak-lo)>>shift]++
+	}
+	sum := 0
+	for r, n := range ends { // what are ends afterwards are the next places first
+		ends[r], sum = sum, sum+n
+	}
+	for _, p := range slices.Clone(list) {
+		r := (p.peak - lo) >> shift
+		list[ends[r]] = p
+		ends[r]++
+	}
+	return ends
+}
+
+func comparePositions(a, b position) int {
+	if a.peak != b.peak {
+		return cmp.Compare(a.peak, b.peak)
+	}
+	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.choice, b.choice), cmp.Compare(a.next, b.next))
+}
+
+// unbeatenPositions drops what is no cheaper than what comes before in a sorted list.
 func unbeatenPositions(list []position) []position {
-	slices.SortFunc(list, func(a, b position) int {
-		if a.peak != b.peak {
-			return cmp.Compare(a.peak, b.peak)
-		}
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.choice, b.choice), cmp.Compare(a.next, b.next))
-	})
 	kept := list[:0]
 	for _, p := range list {
 		if len(kept) == 0 || p.cost < kept[len(kept)-1].cost {
@@ -178,6 +203,7 @@ func composeHull(above []position, offers []offer, offset int64) []position {
 			list = append(list, position{peak: offset + o.work, cost: o.cost + cost, choice: int32(j)})
 		}
 	}
+	slices.SortFunc(list, comparePositions)
 	return unbeatenPositions(list)
 }
 
