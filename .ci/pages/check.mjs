@@ -13,7 +13,7 @@ import puppeteer from "puppeteer-core";
 
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(fs.existsSync);
-const windows = [["wide", 1280, 900], ["narrow", 390, 844]];
+const windows = [["wide", 1280, 1390], ["narrow", 390, 844]];
 const themes = ["light", "dark"];
 const maxBytes = 2_000_000;
 

@@ -101,8 +101,8 @@ func (l Lines) Chart() chart {
 			p.Class, p.D = p.Class+" points", s.dots(x, y)
 			for j, text := range s.Points {
 				if finite(s.Y[j]) {
-					low := s.Below && y.at(s.Y[j]) > 0.1 // the axis has labels of its own
-					c.Points = append(c.Points, point{X: 100 * x.at(s.X[j]), Y: 100 - 100*y.at(s.Y[j]), Text: text, Left: low || x.at(s.X[j]) > 0.7, Low: low})
+					low := s.Below && y.at(s.Y[j]) > 0.1 // axes have labels of their own
+					c.Points = append(c.Points, point{X: 100 * x.at(s.X[j]), Y: 100 - 100*y.at(s.Y[j]), Text: text, Left: low && x.at(s.X[j]) > 0.04 || x.at(s.X[j]) > 0.7, Low: low})
 				}
 			}
 		default:
