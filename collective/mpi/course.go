@@ -215,7 +215,7 @@ func (g *group) advance(t *thread) {
 	case g.fault != nil:
 		err := g.fault
 		g.fault = nil
-		g.fails(t, err)
+		g.fails(t, t.blames(g, err))
 		return
 	case g.requests.live > 0:
 		return
@@ -295,11 +295,11 @@ func (g *group) leave(t *thread, reason error) {
 		t.control.poll(t)
 		g.poll(t)
 	}
-	g.fails(t, g.blames(t, reason))
+	g.fails(t, g.without(t, reason))
 }
 
-// blames adds to the reason to leave who is missing.
-func (g *group) blames(t *thread, reason error) error {
+// without adds to the reason to leave who is missing.
+func (g *group) without(t *thread, reason error) error {
 	missing := g.missing()
 	switch {
 	case g.opening:

@@ -129,7 +129,7 @@ func (g *group) wait(ctx context.Context, deadline <-chan time.Time) error {
 	case <-time.After(hanging):
 		knowledge.Lock()
 		defer knowledge.Unlock()
-		return fmt.Errorf("%w; MPI hangs, and its messages are still under way", g.blames(g.thread, reason))
+		return fmt.Errorf("%w; MPI hangs, and its messages are still under way", g.without(g.thread, reason))
 	}
 }
 

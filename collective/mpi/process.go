@@ -5,10 +5,14 @@ package mpi
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"strings"
+	"time"
+
+	"github.com/lethe-go/lethe/collective"
 )
 
 // process is who a rank of the world is.
@@ -126,6 +130,23 @@ func (t *thread) states(g *group, ranks []int) string {
 		}
 	}
 	return s.String()
+}
+
+// blames adds to an error of MPI who of the group has died. Connections of a process that dies
+// are closed a little before it can be seen to be dead.
+func (t *thread) blames(g *group, err error) error {
+	if errors.Is(err, collective.ErrMismatch) {
+		return err
+	}
+	for range 10 {
+		for r, of := range g.ranks {
+			if p := t.peers[of]; p.condition(t.here()) == dead {
+				return fmt.Errorf("%v: rank %d, %v, has died: %w", g.doing(), r, p, err)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // mourn fails the groups that wait for a process that has died: none needs to wait for its
