@@ -288,9 +288,12 @@ func (g *group) reply(err error) {
 // has passed.
 func (g *group) leave(t *thread, reason error) {
 	// A process that was stopped finds its deadline passed and all messages there.
-	for range eagerPolls {
+	for polls := 0; ; polls++ {
 		if !g.waits || g.phase == stopping {
 			return
+		}
+		if polls == eagerPolls {
+			break
 		}
 		t.control.poll(t)
 		g.poll(t)
