@@ -35,7 +35,7 @@ func (p *Planner) Knapsack(share float64) (Planned, error) {
 	if rerun, err = p.fewestBytes(dear); err != nil {
 		return Planned{}, err
 	}
-	return p.judge(rerun)
+	return p.judge(rerun, nil)
 }
 
 // saves is what saving an op's values takes.

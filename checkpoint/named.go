@@ -24,7 +24,9 @@ type Options struct {
 	Save []string
 	// Rerun are kinds of ops, or tags of values, that are computed again.
 	Rerun []string
-	// Offload are kinds of ops, or tags of values, that wait outside the arena.
+	// Offload are kinds of ops, or tags of values, that wait outside the arena: always under
+	// Resolve, and where that pays under a Planner that knows the Pace. In this list and the
+	// two before "*" names all that none of them names otherwise.
 	Offload []string
 	// Pace places the copies of what is offloaded; see graph.Plan.
 	Pace graph.Pace
@@ -88,29 +90,34 @@ func (ns *names) forced(n *graph.Node) (by *name, kind bool) {
 	return by, kind
 }
 
-// listed returns the entry of the lists that names n by kind or tag, or nil.
+// everything is an entry that names all that no other entry names.
+const everything = "*"
+
+// listed returns the entry of the lists that names n by kind or tag, or else the one that
+// names everything, or nil.
 func (ns *names) listed(n *graph.Node) (*name, error) {
+	by, err := ns.find(n, func(e *name) bool { return e.text != everything && e.names(n) })
+	if by == nil && err == nil {
+		by, err = ns.find(n, func(e *name) bool { return e.text == everything })
+	}
+	return by, err
+}
+
+func (ns *names) find(n *graph.Node, means func(*name) bool) (*name, error) {
 	var by *name
 	for _, list := range [][]*name{ns.save, ns.rerun, ns.offload} {
-		e := find(list, n)
-		if by != nil && e != nil {
+		i := slices.IndexFunc(list, means)
+		if i < 0 {
+			continue
+		}
+		e := list[i]
+		if by != nil {
 			return nil, fmt.Errorf("checkpoint: %s: conflict: %v names it (%s), and so does %v (%s); remove one of the two",
 				n.Name, by, how(by, n), e, how(e, n))
 		}
-		if e != nil {
-			by = e
-		}
+		by = e
 	}
 	return by, nil
-}
-
-func find(list []*name, n *graph.Node) *name {
-	for _, e := range list {
-		if e.names(n) {
-			return e
-		}
-	}
-	return nil
 }
 
 // choice that an entry of a list makes.
@@ -130,11 +137,14 @@ func (e *name) names(n *graph.Node) bool {
 		m, _ := e.segs.Match(n.Name)
 		return m
 	}
-	return e.text == n.Kind || n.Tagged(e.text)
+	return e.text == everything || e.text == n.Kind || n.Tagged(e.text)
 }
 
 func how(e *name, n *graph.Node) string {
-	if e.text == n.Kind {
+	switch e.text {
+	case everything:
+		return "everything"
+	case n.Kind:
 		return "a kind"
 	}
 	return "a tag"

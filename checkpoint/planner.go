@@ -11,7 +11,9 @@ import (
 
 // Planner finds plans of one graph that keep the arena's peak within a budget and
 // rerun as little as it can. What patterns, lists, rules and Must decisions say
-// is kept; nodes without an answer, or with a Prefer, are free.
+// is kept; nodes without an answer, or with a Prefer, are free. With Options.Pace what
+// Options.Offload names is free too, and is offloaded only where that costs less time than
+// running it again.
 type Planner struct {
 	graph    *graph.Graph
 	counts   graph.Counts // live rows at which bytes and costs are counted
@@ -23,6 +25,7 @@ type Planner struct {
 	front    *remat.Front  // nil if the graph does not divide into layers
 	solver   *remat.Solver // of saved bytes, in units that its integers hold
 	unit     struct{ cost, size int64 }
+	mover    mover
 	tried    map[uint64]Planned
 }
 
@@ -34,9 +37,13 @@ type Planned struct {
 	PeakBytes int64
 	// RerunNanoseconds is the sum of the costs of the reruns.
 	RerunNanoseconds int64
-	// BoundNanoseconds is undercut by no plan within the budget, as long as nodes are
-	// rerun once, right before backward first needs them, and the rules are kept
-	// (see [Planner.AnySchedule]).
+	// AddedNanoseconds are those, and the time in which copies of what is offloaded are
+	// waited for (see [CopyWait]).
+	AddedNanoseconds int64
+	// BoundNanoseconds is what AddedNanoseconds of no plan within the budget undercut, as
+	// long as nodes are rerun once, right before backward first needs them, and the rules
+	// are kept (see [Planner.AnySchedule]). If values may be offloaded it holds for any
+	// schedule, and is lower.
 	BoundNanoseconds int64
 }
 
@@ -48,9 +55,10 @@ func NewPlanner(g *graph.Graph, o Options, costs Costs) (*Planner, error) {
 	}
 	p := &Planner{graph: g, counts: o.Counts, costs: make([]int64, len(g.Nodes)), resolved: resolved, free: make([]bool, len(g.Nodes)), tried: map[uint64]Planned{}}
 	f := newForward(g)
+	p.newMover(f)
 	for _, n := range f.nodes {
 		p.costs[n.ID] = costs.Nanoseconds(at(n, o.Counts))
-		p.free[n.ID] = f.leader[n.ID] == n && f.open(n, resolved.Entries[n.ID]) &&
+		p.free[n.ID] = f.leader[n.ID] == n && (f.open(n, resolved.Entries[n.ID]) || p.moves(n) && f.savedByDefault(n).none()) &&
 			runsOnce(n).none() && f.readOutside(n, n.Region).none() && !overwritten(n)
 	}
 	if err := p.build(f); err != nil {
@@ -108,13 +116,18 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
-	if !found {
-		return Planned{}, p.infeasible(budget)
-	}
-	if p.front == nil {
+	if found && p.front == nil {
 		if best, err = p.improve(best, budget); err != nil {
 			return Planned{}, err
 		}
+	}
+	if p.mover.may != nil {
+		if best, found, err = p.weigh(best, found, budget); err != nil {
+			return Planned{}, err
+		}
+	}
+	if !found {
+		return Planned{}, p.infeasible(budget)
 	}
 	best.BoundNanoseconds = p.Bound(budget)
 	return best, nil
@@ -123,6 +136,9 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 // Bound is a cost in nanoseconds that no plan within a peak undercuts, in the sense of
 // [Planned]; math.MaxInt64 if it is known that there is no plan.
 func (p *Planner) Bound(peak int64) int64 {
+	if p.mover.may != nil {
+		return p.movedBound(peak)
+	}
 	bound := p.AnySchedule(peak)
 	if p.front == nil {
 		return bound
@@ -150,7 +166,7 @@ func (p *Planner) AnySchedule(peak int64) int64 {
 func (p *Planner) layered(budget int64) (best Planned, found bool, err error) {
 	for i := max(p.front.Find(budget), 0); i >= 0; i-- {
 		rerun, _, _ := p.front.At(i)
-		if best, err = p.judge(rerun); err != nil || best.PeakBytes <= budget {
+		if best, err = p.judge(rerun, nil); err != nil || best.PeakBytes <= budget {
 			return best, err == nil, err
 		}
 		// What is too much now is too much further on: skip what it comes to.
@@ -171,7 +187,19 @@ func (p *Planner) Smallest() (Planned, error) {
 		search = p.layered
 	}
 	smallest, _, err := search(-1)
-	return smallest, err
+	if err != nil || p.mover.may == nil {
+		return smallest, err
+	}
+	rerun, away := make([]bool, len(p.ops)), make([]bool, len(p.ops))
+	for i, n := range p.ops {
+		rerun[i] = smallest.Plan.Entries[n.ID].Choice == graph.Rerun
+		away[i] = p.moves(n) && !rerun[i]
+	}
+	moved, err := p.judge(rerun, away)
+	if err != nil || moved.PeakBytes >= smallest.PeakBytes {
+		return smallest, err
+	}
+	return moved, nil
 }
 
 // search judges the frontier's plans by their exact peak: the cheapest that fits, or
@@ -179,7 +207,7 @@ func (p *Planner) Smallest() (Planned, error) {
 // for what many reruns make lives at once: each plan is looked at.
 func (p *Planner) search(budget int64) (best Planned, found bool, err error) {
 	for i, c := range p.solver.Frontier() {
-		q, err := p.judge(c.Rerun)
+		q, err := p.judge(c.Rerun, nil)
 		if err != nil {
 			return Planned{}, false, err
 		}
@@ -232,7 +260,7 @@ func (p *Planner) stop(best Planned, ops []int, budget int64) (Planned, error) {
 	}
 	p.schedule.Evaluate(rerun)
 	if p.schedule.Peak(rerun)+travels <= budget {
-		q, err := p.judge(rerun)
+		q, err := p.judge(rerun, nil)
 		if err != nil {
 			return Planned{}, err
 		}
@@ -251,21 +279,25 @@ func (p *Planner) stop(best Planned, ops []int, budget int64) (Planned, error) {
 	return p.stop(best, ops[len(ops)/2:], budget)
 }
 
-// judge makes a plan of a set of reruns, which it takes, and replays it.
-func (p *Planner) judge(rerun []bool) (Planned, error) {
+// judge makes a plan of a set of reruns, which it takes, and of what is moved away of the
+// rest, and replays it.
+func (p *Planner) judge(rerun, away []bool) (Planned, error) {
 	p.schedule.Evaluate(rerun) // drops what nobody needs
 	q := Planned{Plan: &graph.Plan{Pace: p.resolved.Pace, Entries: slices.Clone(p.resolved.Entries)}}
 	for i, n := range p.ops {
 		if rerun[i] {
 			q.RerunNanoseconds += p.costs[n.ID]
 		}
-		if !p.free[n.ID] {
+		if !p.free[n.ID] && !p.moves(n) {
 			continue
 		}
 		e := &q.Plan.Entries[n.ID]
 		e.Choice, e.By, e.Why = graph.Save, graph.Budget, "budget"
-		if rerun[i] {
+		switch {
+		case rerun[i]:
 			e.Choice = graph.Rerun
+		case away != nil && away[i]:
+			e.Choice = graph.Offload
 		}
 	}
 	for _, n := range p.graph.Nodes { // what follows a value is decided with it
@@ -277,8 +309,12 @@ func (p *Planner) judge(rerun []bool) (Planned, error) {
 	if known, ok := p.tried[hash]; ok {
 		return known, nil
 	}
-	peak, err := graph.Rehearse(p.graph, q.Plan, p.counts)
-	q.PeakBytes = peak
+	program, err := graph.Schedule(p.graph, q.Plan)
+	if err != nil {
+		return q, err
+	}
+	q.PeakBytes = slices.Max(program.LiveBytes(p.counts))
+	q.AddedNanoseconds = q.RerunNanoseconds + CopyWait(program, p.resolved.Pace, p.counts)
 	p.tried[hash] = q
-	return q, err
+	return q, nil
 }

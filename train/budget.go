@@ -123,7 +123,7 @@ func (e *BudgetError) Error() string {
 // infeasible looks for the smallest plans of graphs, beside Programs that are compiled.
 func (c *compiler) infeasible(graphs []*graph.Graph, compiled []*graph.Program) error {
 	for _, g := range graphs {
-		planner, _, err := c.budget.planner(g, checkpointOptions(c.config))
+		planner, _, err := c.budget.planner(g, checkpointOptions(c.config, c.budget.costs))
 		if err != nil {
 			return err
 		}
@@ -185,11 +185,10 @@ func (c *compiler) plan(graphs []*graph.Graph, compiled []*graph.Program) ([]*gr
 
 // decide makes the plan of a graph, of policies or for so many bytes of arena.
 func (c *compiler) decide(g *graph.Graph, arena int64) (checkpoint.Planned, error) {
-	o := checkpointOptions(c.config)
 	if c.budget != nil {
-		return c.budget.plan(g, o, arena)
+		return c.budget.plan(g, checkpointOptions(c.config, c.budget.costs), arena)
 	}
-	plan, err := checkpoint.Resolve(g, o)
+	plan, err := checkpoint.Resolve(g, checkpointOptions(c.config, checkpoint.DefaultCosts()))
 	return checkpoint.Planned{Plan: plan}, err
 }
 

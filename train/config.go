@@ -202,13 +202,16 @@ type ActivationCheckpointConfig struct {
 	// values are always computed again; stronger than save and rerun.
 	ForceRecompute StringList `toml:"force_recompute"`
 	// Operation kinds or names that wait in a file from forward to backward and not in
-	// memory. They are copied as the computation goes on.
+	// memory. They are copied as the computation goes on. "*" stands for all that save and
+	// rerun do not name. In mode "budget" they wait there where that costs less time than
+	// to compute them again, and else do not.
 	Offload StringList `toml:"offload"`
 	// Folder whose disk holds that file, relative to job.dump_folder unless absolute. The
 	// file is gone when the run ends, however it ends. Empty means job.dump_folder.
 	OffloadFolder string `toml:"offload_folder"`
 	// Bytes that the disk is reckoned to write or read in a second, over all ranks of the
-	// machine: it decides how early a value comes back, and changes no result.
+	// machine: it decides how early a value comes back and, in mode "budget", what is
+	// worth being moved. It changes no result.
 	OffloadBandwidth float64 `toml:"offload_bandwidth"`
 	// How closely every recomputation is compared with the first time: "off", "shape",
 	// "checksum" (a 64-bit sum of what is read and written) or "bitwise" (a copy of every

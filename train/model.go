@@ -146,11 +146,12 @@ func policy(mode string) graph.Policy {
 }
 
 // checkpointOptions are what the config says by name. Whether parameters are gathered again is
-// decided by name too, in all modes, unless the lists speak of them.
-func checkpointOptions(c Config) checkpoint.Options {
+// decided by name too, in all modes, unless the lists speak of them. Costs are those by which
+// copies are placed.
+func checkpointOptions(c Config, costs checkpoint.Costs) checkpoint.Options {
 	o := checkpoint.Options{ForceRecompute: c.ActivationCheckpoint.ForceRecompute, Save: c.ActivationCheckpoint.Save, Rerun: c.ActivationCheckpoint.Rerun, Offload: c.ActivationCheckpoint.Offload}
 	if len(o.Offload) > 0 {
-		o.Pace = checkpoint.Disk{Costs: checkpoint.DefaultCosts(), Bandwidth: c.diskBandwidth()}
+		o.Pace = checkpoint.Disk{Costs: costs, Bandwidth: c.diskBandwidth()}
 	}
 	if c.Parallelism.DataParallelShardDegree > 1 && !slices.ContainsFunc(slices.Concat(o.Save, o.Rerun, o.Offload), namesGathered) {
 		switch c.Parallelism.FSDPReshardAfterForward {

@@ -29,7 +29,7 @@ func (r *PlanReport) WriteHTML(w io.Writer, c Config) error {
 }
 
 func (r *PlanReport) modeTable() page.Table {
-	t := page.Table{Caption: "Every mode and budget; costs of operations: " + filepath.Base(r.Costs), Columns: []string{"mode", "budget", "saved", "peak", "arena", "in all", "recomputed", "of forward", "of its time", "no plan below", "gap"}}
+	t := page.Table{Caption: "Every mode and budget; costs of operations: " + filepath.Base(r.Costs), Columns: []string{"mode", "budget", "saved", "offloaded", "peak", "arena", "in all", "recomputed", "of forward", "of its time", "no plan below", "gap"}}
 	for i, x := range r.Rows {
 		mode, budget, bound, gap := x.Mode, "–", "–", "–"
 		if i == r.Own {
@@ -38,7 +38,7 @@ func (r *PlanReport) modeTable() page.Table {
 		if w := x.Within; w != nil {
 			budget, bound, gap = formatBytes(w.BudgetBytes), percent(w.BoundPct), percent(w.GapPct)
 		}
-		t.Rows = append(t.Rows, []string{mode, budget, formatBytes(x.SavedBytes), formatBytes(x.PeakBytes), formatBytes(x.ArenaBytes), formatBytes(x.TotalBytes),
+		t.Rows = append(t.Rows, []string{mode, budget, formatBytes(x.SavedBytes), formatBytes(x.OffloadedBytes), formatBytes(x.PeakBytes), formatBytes(x.ArenaBytes), formatBytes(x.TotalBytes),
 			formatFLOPs(x.RecomputedFLOPs), percent(x.RecomputedPct), percent(x.RecomputedTimePct), bound, gap})
 	}
 	return t

@@ -32,6 +32,8 @@ type PlanRow struct {
 	// passes.
 	RecomputedSeconds float64 `json:"recomputed_seconds"`
 	RecomputedTimePct float64 `json:"recomputed_time_pct"`
+	// The time in which copies to and from the file are waited for, as they are planned.
+	OffloadWaitSeconds float64 `json:"offload_wait_seconds,omitempty"`
 	// Within is nil but in mode "budget".
 	*Within
 }
@@ -40,9 +42,9 @@ type PlanRow struct {
 type Within struct {
 	// BudgetBytes is what TotalBytes may be.
 	BudgetBytes int64 `json:"budget_bytes"`
-	// BoundPct is a share of the time of the forward passes that the reruns of no plan
-	// within the budget undercut, as planners know (checkpoint.Planned), and GapPct what
-	// this one is above it.
+	// BoundPct is a share of the time of the forward passes that reruns and waits for copies
+	// of no plan within the budget undercut, as planners know (checkpoint.Planned), and
+	// GapPct what this one is above it.
 	BoundPct float64 `json:"bound_pct"`
 	GapPct   float64 `json:"gap_pct"`
 }
@@ -216,9 +218,10 @@ func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
 	microbatches := m.config.Training.Microbatches()
 	u, t := p.usage(microbatches), p.times(microbatches, m.budget.costs)
 	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, OffloadedBytes: u.offloadedBytes, CheckBytes: u.checkBytes,
-		RecomputedFLOPs: u.recomputedFLOPs, RecomputedPct: u.recomputedPct(), RecomputedSeconds: float64(t.reruns) / 1e9, RecomputedTimePct: t.percent(t.reruns)}
+		RecomputedFLOPs: u.recomputedFLOPs, RecomputedPct: u.recomputedPct(), RecomputedSeconds: float64(t.reruns) / 1e9, RecomputedTimePct: t.percent(t.reruns),
+		OffloadWaitSeconds: float64(t.waits) / 1e9}
 	if mode == budgetMode {
-		row.Within = &Within{BudgetBytes: bytes, BoundPct: t.percent(t.bound), GapPct: t.percent(t.reruns - t.bound)}
+		row.Within = &Within{BudgetBytes: bytes, BoundPct: t.percent(t.bound), GapPct: t.percent(t.reruns + t.waits - t.bound)}
 	}
 	r.Rows = append(r.Rows, row)
 	if r.Program == nil && mode == m.config.ActivationCheckpoint.Mode {
@@ -229,7 +232,7 @@ func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
 }
 
 // times are what the passes of an optimizer step cost, in nanoseconds.
-type times struct{ forward, reruns, bound int64 }
+type times struct{ forward, reruns, waits, bound int64 }
 
 func (p *programs) times(microbatches int, costs checkpoint.Costs) times {
 	var t times
@@ -239,6 +242,7 @@ func (p *programs) times(microbatches int, costs checkpoint.Costs) times {
 		}
 		n := int64(p.stepCount(q, microbatches))
 		t.bound += n * p.bounds[q]
+		t.waits += n * checkpoint.CopyWait(q, q.Plan.Pace, nil)
 		for _, s := range q.Steps {
 			switch {
 			case !s.Computes():

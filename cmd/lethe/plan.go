@@ -159,6 +159,11 @@ func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 			row.RecomputedFLOPs, row.RecomputedPct, row.RecomputedSeconds, row.RecomputedTimePct, bound)
 	}
 	w.Flush()
+	for _, row := range r.Rows {
+		if row.OffloadedBytes > 0 {
+			fmt.Fprintf(out, "%s, %d bytes in all: %d bytes of a microbatch wait in a file, and %.4g seconds of a step for copies\n", row.Mode, row.TotalBytes, row.OffloadedBytes, row.OffloadWaitSeconds)
+		}
+	}
 	_, err := fmt.Fprintln(out, "\n* is the mode of this config")
 	return err
 }

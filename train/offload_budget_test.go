@@ -1,0 +1,51 @@
+package train
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/lethe-go/lethe/checkpoint"
+)
+
+// Where the planner moves values to a disk, steps are those of mode "none", bit for bit, and
+// every predicted peak is the measured one. A disk that is not worth it is left alone.
+func TestBudgetOffloadsWhereItPays(t *testing.T) {
+	c := budgetConfig(t)
+	slow := checkpoint.Roofline{FLOPs: 1e6, Bandwidth: 1e6, LinkBandwidth: 1e6, LinkLatency: 10_000, Launch: 1_000}
+	o := Options{Model: tinyLlama(), Costs: slow}
+	c.ActivationCheckpoint.Mode = "none"
+	want, _ := losses(t, c, o)
+	without := smallest(t, c, o)
+	c.ActivationCheckpoint.Offload = StringList{"*"}
+	c.ActivationCheckpoint.OffloadBandwidth = 1e12
+	if least := smallest(t, c, o) - c.ringBytes(); least > without {
+		t.Errorf("the smallest plan with a disk takes %d bytes, %d without", least, without)
+	}
+	for _, bytes := range []int64{without, without + without/8} {
+		c := within(c, bytes+c.ringBytes())
+		got, r := losses(t, c, o)
+		if !slices.Equal(got, want) {
+			t.Errorf("%d bytes: steps %v, want %v", bytes, got, want)
+		}
+		u, times := r.ranks[0].programs.usage(2), r.ranks[0].programs.times(2, slow)
+		if u.offloadedBytes == 0 || r.PredictedBytes() > bytes+c.ringBytes() || times.bound > times.reruns+times.waits {
+			t.Errorf("%d bytes: %+v, %+v, %d bytes held", bytes, u, times, r.PredictedBytes())
+		}
+		all, err := MeasurePeaks(context.Background(), c, budgetMode, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if m.Predicted != m.Peak || m.Differs != "" || !m.SameLoss {
+				t.Errorf("%d bytes: %+v", bytes, m)
+			}
+		}
+	}
+	c.ActivationCheckpoint.OffloadBandwidth = 1e3
+	c = within(c, without+c.ringBytes())
+	got, r := losses(t, c, o)
+	if u := r.ranks[0].programs.usage(2); u.offloadedBytes != 0 || !slices.Equal(got, want) {
+		t.Errorf("a disk of 1 kB/s holds %d bytes; steps %v, want %v", u.offloadedBytes, got, want)
+	}
+}
