@@ -230,6 +230,9 @@ func TestSimulationByHand(t *testing.T) {
 // experts, and says so if that is too little.
 func TestClusterBudget(t *testing.T) {
 	for _, l := range [][4]int{{1, 4, 1, 1}, {1, 4, 2, 1}} {
+		if testing.Short() && l[2] == 1 {
+			continue
+		}
 		c, o := spread(t, l[0], l[1], l[2], l[3])
 		c.Training.SeqLen = 64
 		c = within(c, 1) // of the cluster alone counts

@@ -111,7 +111,10 @@ func TestRanksAgreeOnWhatTheyShare(t *testing.T) {
 	for _, s := range shardings {
 		layouts = append(layouts, s.degrees)
 	}
-	for _, d := range layouts {
+	for i, d := range layouts {
+		if testing.Short() && i%5 != 0 { // replicas, experts beside tensor groups, experts beside shards
+			continue
+		}
 		r := newTrainer(t, together(t, d), train.Options{Model: latent(device.Float32)})
 		steps(t, r, 2)
 		stores, biases, routers := r.Stores(), 0, 0
