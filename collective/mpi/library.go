@@ -66,7 +66,6 @@ import "C"
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"unsafe"
@@ -99,10 +98,6 @@ func start() (rank, size, tags int, err error) {
 	var begun C.int
 	if C.MPI_Initialized(&begun); begun != 0 {
 		return 0, 0, 0, fmt.Errorf("mpi: MPI_Init was called before")
-	}
-	// UCX, below MPICH, ends a process that reads from the memory of one that has died.
-	if _, set := os.LookupEnv("UCX_TLS"); !set {
-		os.Setenv("UCX_TLS", "^cma")
 	}
 	var provided, r, n, t C.int
 	if err := failure("MPI_Init_thread", C.letheInit(&provided)); err != nil {
