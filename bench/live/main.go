@@ -7,8 +7,10 @@
 // send nothing, garbage or a request byte by byte, or do not read the answer; whoever is
 // thrown out comes again. It prints the median and the 99th percentile of the step times
 // and their ratio to those of steps left alone. The attackers are goroutines of the same
-// process: what they do themselves counts against the server. Arguments behind the flags
-// are overrides of the config: -- --section.key=value.
+// process: what they do themselves counts against the server. Connections of an attack that
+// ended wait in the kernel until the server takes them, at its limited rate; those of some
+// four attacks fill its queue, so blocks are few and long. Arguments behind the flags are
+// overrides of the config: -- --section.key=value.
 package main
 
 import (
@@ -58,8 +60,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	path := flags.String("config", "configs/quickstart.toml", "`file` of the run")
 	m := &meter{}
 	flags.IntVar(&m.connections, "connections", 1000, "of the attack")
-	blocks := flags.Int("blocks", 16, "blocks of each kind")
-	flags.IntVar(&m.block, "steps", 20, "steps in a block")
+	blocks := flags.Int("blocks", 2, "blocks of each kind")
+	flags.IntVar(&m.block, "steps", 200, "steps in a block")
 	asJSON := flags.Bool("json", false, "print one JSON object a row")
 	flags.Parse(args)
 	if m.connections < 1 || *blocks < 1 || m.block < 1 {
