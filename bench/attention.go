@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/device"
 )
 
@@ -47,10 +48,10 @@ func attentionRow(ctx context.Context, name string, threads int, o options, t *t
 			return err
 		}
 		ours := []float64{seconds(step), seconds(step), seconds(step)}
-		times = append(times, median(ours))
-		ratios = append(ratios, median(theirs)/median(ours))
+		times = append(times, quantile.Median(ours))
+		ratios = append(ratios, quantile.Median(theirs)/quantile.Median(ours))
 	}
-	return t.add(newRow(name, eager, threads, ratios, fmt.Sprintf("%.0f ms", 1e3*median(times))))
+	return t.add(newRow(name, eager, threads, ratios, fmt.Sprintf("%.0f ms", 1e3*quantile.Median(times))))
 }
 
 // attentionStep returns forward and backward as one call.

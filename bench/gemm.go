@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/internal/openblas"
@@ -90,7 +91,7 @@ func (p product) bench(ctx context.Context, d *cpu.Device, o options, t *table) 
 			ofOpenBLAS = append(ofOpenBLAS, x.openBLAS(d.Workers())/ours)
 		}
 	}
-	rate := fmt.Sprintf("%.1f GFLOP/s", median(rates)/1e9)
+	rate := fmt.Sprintf("%.1f GFLOP/s", quantile.Median(rates)/1e9)
 	if err := t.add(newRow(p.name(), "fma_peak", d.Workers(), ofPeak, rate)); err != nil || !openblas.Linked {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/model/deepseekv3"
@@ -115,7 +116,7 @@ func (w workload) bench(ctx context.Context, threads int, o options, t *table) e
 		if err != nil {
 			return err
 		}
-		rates = append(rates, float64(w.batch*w.seq)/median(ours))
+		rates = append(rates, float64(w.batch*w.seq)/quantile.Median(ours))
 		for i, p := range running {
 			if p == nil {
 				continue
@@ -124,14 +125,14 @@ func (w workload) bench(ctx context.Context, threads int, o options, t *table) e
 			if err != nil {
 				return err
 			}
-			ratios[i] = append(ratios[i], median(theirs)/median(ours))
+			ratios[i] = append(ratios[i], quantile.Median(theirs)/quantile.Median(ours))
 		}
 	}
 	for i, p := range torchPeers {
 		if running[i] == nil {
 			continue
 		}
-		if err := t.add(newRow(w.name(), p.peer, threads, ratios[i], fmt.Sprintf("%.0f tokens/s", median(rates)))); err != nil {
+		if err := t.add(newRow(w.name(), p.peer, threads, ratios[i], fmt.Sprintf("%.0f tokens/s", quantile.Median(rates)))); err != nil {
 			return err
 		}
 	}

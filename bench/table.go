@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 )
 
 // Row is one comparison.
@@ -22,14 +24,8 @@ type Row struct {
 
 // newRow makes a row of the ratios of its turns.
 func newRow(name, peer string, threads int, ratios []float64, rate string) Row {
-	return Row{Name: name, Peer: peer, Threads: threads, Ratio: median(ratios),
+	return Row{Name: name, Peer: peer, Threads: threads, Ratio: quantile.Median(ratios),
 		low: slices.Min(ratios), high: slices.Max(ratios), rate: rate}
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	n := len(x)
-	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
 // table prints rows as they come: a run takes minutes.

@@ -17,13 +17,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
-	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/train"
 )
@@ -121,10 +120,10 @@ func measure(ctx context.Context, c train.Config, blocks, block, every int) (*Re
 		}
 	}
 	r := &Result{Model: t.Model().Name(), StateBytes: stateBytes(t.Store()), Threads: c.Training.Threads, Every: every,
-		HoldP50: quantile(m.holds, 0.5), HoldMax: quantile(m.holds, 1), WriteP50: quantile(m.writes, 0.5)}
+		HoldP50: quantile.Milliseconds(m.holds, 0.5), HoldMax: quantile.Milliseconds(m.holds, 1), WriteP50: quantile.Milliseconds(m.writes, 0.5)}
 	for _, w := range ways {
-		row := Row{Saving: w.name, Steps: len(w.times), InFlight: w.inFlight, Saves: w.saves, P50: quantile(w.times, 0.5), P99: quantile(w.times, 0.99)}
-		row.RatioP50, row.RatioP99 = row.P50/quantile(ways[0].times, 0.5), row.P99/quantile(ways[0].times, 0.99)
+		row := Row{Saving: w.name, Steps: len(w.times), InFlight: w.inFlight, Saves: w.saves, P50: quantile.Milliseconds(w.times, 0.5), P99: quantile.Milliseconds(w.times, 0.99)}
+		row.RatioP50, row.RatioP99 = row.P50/quantile.Milliseconds(ways[0].times, 0.5), row.P99/quantile.Milliseconds(ways[0].times, 0.99)
 		r.Rows = append(r.Rows, row)
 	}
 	return r, nil
@@ -207,16 +206,6 @@ func stateBytes(s *graph.Store) int64 {
 		}
 	}
 	return sum
-}
-
-// quantile is the smallest time that a share q of all is not above, in milliseconds.
-func quantile(times []time.Duration, q float64) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(times))
-	at := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return float64(sorted[max(at, 0)]) / float64(time.Millisecond)
 }
 
 func (r *Result) print(out io.Writer) error {

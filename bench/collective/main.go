@@ -11,12 +11,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 	"unsafe"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
@@ -150,8 +150,8 @@ func measure(w *mpi.World, g collective.Group, ends []collective.Group, kind col
 		raw, over, near = append(raw, a*perCall), append(over, b*perCall), append(near, c*perCall)
 		overRaw, nearRaw = append(overRaw, b/a), append(nearRaw, c/a)
 	}
-	row.Raw, row.MPI, row.Local = median(raw), median(over), median(near)
-	row.MPIToRaw, row.LocalToRaw = median(overRaw), median(nearRaw)
+	row.Raw, row.MPI, row.Local = quantile.Median(raw), quantile.Median(over), quantile.Median(near)
+	row.MPIToRaw, row.LocalToRaw = quantile.Median(overRaw), quantile.Median(nearRaw)
 	return row, nil
 }
 
@@ -208,9 +208,3 @@ func (h heap) Free()                   {}
 func (h heap) Pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(h)) }
 func (h heap) floats() []float32       { return h }
 func (h heap) tensor() device.Tensor   { return device.NewTensor(h, 0, device.Float32, len(h)) }
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	n := len(x)
-	return (x[(n-1)/2] + x[n/2]) / 2
-}

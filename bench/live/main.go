@@ -20,13 +20,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
-	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/internal/live/livetest"
 	"github.com/lethe-go/lethe/train"
 )
@@ -146,17 +145,10 @@ func (m *meter) rows() []Row {
 	rows := []Row{{Steps: "left alone"}, {Steps: "under attack", Connections: m.attackers}}
 	for i := range rows {
 		r := &rows[i]
-		r.Count, r.P50, r.P99 = len(m.times[i]), quantile(m.times[i], 0.5), quantile(m.times[i], 0.99)
+		r.Count, r.P50, r.P99 = len(m.times[i]), quantile.Milliseconds(m.times[i], 0.5), quantile.Milliseconds(m.times[i], 0.99)
 		r.RatioP50, r.RatioP99 = r.P50/rows[0].P50, r.P99/rows[0].P99
 	}
 	return rows
-}
-
-// quantile is the smallest time that a share q of all is not above, in milliseconds.
-func quantile(times []time.Duration, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(times))
-	at := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return float64(sorted[max(at, 0)]) / float64(time.Millisecond)
 }
 
 func printRows(out io.Writer, rows []Row, asJSON bool) error {
