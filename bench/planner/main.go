@@ -15,6 +15,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -27,18 +30,34 @@ import (
 func main() {
 	only := flag.String("model", "", "plan this model alone")
 	flag.Parse()
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "model\tops\tbudget\tpeak_bytes\trecomputed_pct\tbound_pct\tgap_pct\tany_pct\tseconds\t")
-	for _, m := range append(modelgraph.Debug(), modelgraph.Large()...) {
-		if *only != "" && *only != m.Name {
-			continue
+	if err := run(os.Stdout, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "planner:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, only string) error {
+	models := append(modelgraph.Debug(), modelgraph.Large()...)
+	if only != "" {
+		i := slices.IndexFunc(models, func(m modelgraph.Model) bool { return m.Name == only })
+		if i < 0 {
+			var names []string
+			for _, m := range models {
+				names = append(names, strconv.Quote(m.Name))
+			}
+			return fmt.Errorf("no model %q: want one of %s", only, strings.Join(names, ", "))
 		}
+		models = models[i : i+1]
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer w.Flush() // of the models before one that fails, too
+	fmt.Fprintln(w, "model\tops\tbudget\tpeak_bytes\trecomputed_pct\tbound_pct\tgap_pct\tany_pct\tseconds\t")
+	for _, m := range models {
 		if err := plan(w, m); err != nil {
-			fmt.Fprintln(os.Stderr, "planner:", m.Name, err)
-			os.Exit(1)
+			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
-	w.Flush()
+	return nil
 }
 
 func plan(w io.Writer, m modelgraph.Model) error {
