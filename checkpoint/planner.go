@@ -108,11 +108,7 @@ func overwritten(n *graph.Node) bool {
 // Plan finds a plan whose peak in the arena is at most a number of bytes, or
 // returns an *InfeasibleError.
 func (p *Planner) Plan(budget int64) (Planned, error) {
-	search := p.search
-	if p.front != nil {
-		search = p.layered
-	}
-	best, found, err := search(budget)
+	best, found, err := p.rerunOnly(budget)
 	if err != nil {
 		return Planned{}, err
 	}
@@ -160,6 +156,14 @@ func (p *Planner) AnySchedule(peak int64) int64 {
 	return b.Cost * p.unit.cost
 }
 
+// rerunOnly finds a plan that moves nothing away: one within a budget, or else the smallest.
+func (p *Planner) rerunOnly(budget int64) (best Planned, found bool, err error) {
+	if p.front != nil {
+		return p.layered(budget)
+	}
+	return p.search(budget)
+}
+
 // layered takes the best plan of the front. The replay of the front is exact but for
 // what travels on other lanes, which lives longer: plans with a peak above
 // what the front says are passed over.
@@ -182,11 +186,7 @@ func (p *Planner) layered(budget int64) (best Planned, found bool, err error) {
 // Smallest is the plan with the least peak that the search knows: what holds it
 // is in its Program.
 func (p *Planner) Smallest() (Planned, error) {
-	search := p.search
-	if p.front != nil {
-		search = p.layered
-	}
-	smallest, _, err := search(-1)
+	smallest, _, err := p.rerunOnly(-1)
 	if err != nil || p.mover.may == nil {
 		return smallest, err
 	}
