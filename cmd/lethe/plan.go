@@ -38,9 +38,10 @@ The same table gives the same plans on every machine.
 
 --json prints one JSON object a row, with the keys mode, saved_bytes, peak_bytes,
 arena_bytes, total_bytes, recomputed_flops, recomputed_pct, recomputed_seconds,
-recomputed_time_pct, and for budgets budget_bytes, bound_pct and gap_pct. --explain NAME tells what
-becomes of each forward value whose fully qualified name the pattern matches under
-the config's own mode, and who decided it; --explain "*" tells it of all.
+recomputed_time_pct, for budgets budget_bytes, bound_pct and gap_pct, and where values
+wait in a file offloaded_bytes and offload_wait_seconds. --explain NAME tells what becomes
+of each forward value whose fully qualified name the pattern matches under the config's
+own mode, and who decided it; --explain "*" tells it of all.
 
 --html FILE writes one page that needs no network: the modes, the memory over the steps
 of the schedule, what holds the peak, and who decided about the values of each layer.
