@@ -16,12 +16,6 @@ func (o Options) WithStateFS(fs atomicfile.FS) Options {
 	return o
 }
 
-// WithSpill returns the options with something between a rank and the file it offloads to.
-func (o Options) WithSpill(between func(device.Spill) device.Spill) Options {
-	o.spill = between
-	return o
-}
-
 // WaitForSave lets a state that is being written be written.
 func (t *Trainer) WaitForSave() {
 	if t.saving != nil {

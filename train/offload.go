@@ -16,15 +16,11 @@ func (r *rank) openSpill() error {
 	}
 	folder := r.config.OffloadPath()
 	err := os.MkdirAll(folder, 0o777)
-	var file *spill.File
 	if err == nil {
-		file, err = spill.NewFile(r.store.Device(), spill.FileOptions{Dir: folder})
+		r.spill, err = spill.NewFile(r.store.Device(), spill.FileOptions{Dir: folder, Through: r.disk})
 	}
 	if err != nil {
 		return &ConfigError{fmt.Errorf("train: config: activation_checkpoint.offload_folder: %w", err)}
-	}
-	if r.spill = file; r.spillThrough != nil {
-		r.spill = r.spillThrough(file)
 	}
 	r.store.OffloadTo(r.spill)
 	return nil

@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/spill"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -75,44 +78,99 @@ func TestOffloadOnRanks(t *testing.T) {
 	}
 }
 
-// fullDisk has no more room from an offload on.
-type fullDisk struct {
-	device.Spill
-	left int
+// faultyDisk breaks writes and reads from a place on that lie in the second half of the file, once a
+// run has come to its fifth step.
+type faultyDisk struct {
+	spill.Disk
+	write, read func(p []byte) error // told of what is about to be written, or was read
+	half        int64
+	writes      sync.Map // of *atomic.Int64, by offset
 }
 
-func (d *fullDisk) Offload(q device.Queue, offset int64, t device.Tensor) error {
-	if d.left--; d.left < 0 {
-		return &device.SpillError{Offset: offset, Err: syscall.ENOSPC}
+func (d *faultyDisk) Allocate(bytes int64) error {
+	d.half = max(d.half, bytes/2)
+	return d.Disk.Allocate(bytes)
+}
+
+// broken reports whether what lies at an offset was written a fifth time.
+func (d *faultyDisk) broken(offset int64, writes int64) bool {
+	n, _ := d.writes.LoadOrStore(offset, new(atomic.Int64))
+	return n.(*atomic.Int64).Add(writes) >= 5 && offset >= d.half
+}
+
+func (d *faultyDisk) WriteAt(p []byte, offset int64) (int, error) {
+	if d.broken(offset, 1) && d.write != nil {
+		if err := d.write(p); err != nil {
+			return 0, err
+		}
 	}
-	return d.Spill.Offload(q, offset, t)
+	return d.Disk.WriteAt(p, offset)
 }
 
-// A disk that is full in the middle of a run ends it with an error that names the value.
-// The last state is whole, and the run that resumes from it equals one without the accident.
-func TestFullDiskLosesNothing(t *testing.T) {
+func (d *faultyDisk) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := d.Disk.ReadAt(p, offset)
+	if err == nil && d.broken(offset, 0) && d.read != nil {
+		err = d.read(p)
+	}
+	return n, err
+}
+
+// A disk that breaks in the middle of a run ends it with an error that names the value, the
+// file and what to do. The last state is whole, and the run that resumes from it equals one
+// without the accident.
+func TestBrokenDiskLosesNothing(t *testing.T) {
 	whole := tinyConfig(t)
 	whole.ActivationCheckpoint.Offload = train.StringList{"attention"}
 	trainAll(t, whole)
-	c := whole
-	c.Job.DumpFolder = t.TempDir()
-	disk := &fullDisk{left: 18} // four values a step, two in each layer: the fifth step fails
-	r := newTrainer(t, c, train.Options{}.WithSpill(func(s device.Spill) device.Spill {
-		disk.Spill = s
-		return disk
-	}))
-	err := r.Run(context.Background())
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "graph: layers.1.attention.attention:0: offload: ") {
-		t.Fatalf("error %v", err)
+	refuse := func(err error) func([]byte) error { return func([]byte) error { return err } }
+	for name, c := range map[string]struct {
+		write, read func(p []byte) error
+		want        []string
+		is          error
+	}{
+		"full":      {write: refuse(syscall.ENOSPC), want: []string{"write of ", "free space on that disk"}, is: syscall.ENOSPC},
+		"worn out":  {read: refuse(syscall.EIO), want: []string{"read of ", "check that disk"}, is: syscall.EIO},
+		"corrupted": {read: func(p []byte) error { p[100] ^= 4; return nil }, want: []string{"read of ", "the checksum differs", "check that disk"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := whole
+			config.Job.DumpFolder = t.TempDir()
+			r := newTrainer(t, config, train.Options{Disk: func(d spill.Disk) spill.Disk {
+				return &faultyDisk{Disk: d, write: c.write, read: c.read}
+			}})
+			err := r.Run(context.Background())
+			for _, want := range append(c.want, "train: step 5: graph: layers.0.attention.attention:0: ", filepath.Join(config.Job.DumpFolder, "lethe-spill-")) {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v: want %q in it", err, want)
+				}
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error %v: want %v", err, c.is)
+			}
+			if r.Steps() != 4 {
+				t.Errorf("%d steps were made, want 4", r.Steps())
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+			trainAll(t, config)
+			wantEqual(t, whole, config)
+		})
 	}
-	if r.Steps() != 4 {
-		t.Errorf("%d steps were made, want 4", r.Steps())
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+}
+
+// A slow disk holds steps up and changes no bit.
+func TestSlowDiskTrainsTheSameBits(t *testing.T) {
+	c := tinyConfig(t)
+	c.ActivationCheckpoint.Offload = train.StringList{"matmul", "attention"}
 	trainAll(t, c)
-	wantEqual(t, whole, c)
+	slow := c
+	slow.Job.DumpFolder = t.TempDir()
+	o := train.Options{Disk: func(d spill.Disk) spill.Disk { return spill.Limit(d, 10e6) }}
+	if err := newTrainer(t, slow, o).Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, c, slow)
 }
 
 func TestOffloadFolder(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/lethe-go/lethe/collective/flight"
 	"github.com/lethe-go/lethe/data"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/spill"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -15,22 +16,21 @@ import (
 // sequences of every batch. Ranks of the backend local live in one process and share
 // the device.
 type rank struct {
-	index  int // in the job
-	config Config
-	layout layout
-	model  Model
-	ends   ends
-	flight *flight.Recorder // of what the ends do; nil for a rank alone
-	totals *totals
-	store  *graph.Store
-	spill  device.Spill // where values are offloaded to; nil if none are
-	// spillThrough is Options.spill.
-	spillThrough func(device.Spill) device.Spill
-	loader       data.Batches
-	batches      []data.Batch // the microbatches of a step
-	programs     *programs
-	machines     machines
-	warnings     []string
+	index    int // in the job
+	config   Config
+	layout   layout
+	model    Model
+	ends     ends
+	flight   *flight.Recorder // of what the ends do; nil for a rank alone
+	totals   *totals
+	store    *graph.Store
+	disk     func(spill.Disk) spill.Disk // Options.Disk
+	spill    *spill.File                 // where values are offloaded to; nil if none are
+	loader   data.Batches
+	batches  []data.Batch // the microbatches of a step
+	programs *programs
+	machines machines
+	warnings []string
 
 	result StepResult // of the last step, the same on every rank
 	peak   int64      // most bytes alive in the arena since the last report
@@ -57,7 +57,7 @@ func newRank(ctx context.Context, t *Trainer, index int, e ends, f *flight.Recor
 	if t.options.perRank != nil {
 		dev = t.options.perRank(dev)
 	}
-	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, spillThrough: t.options.spill, store: newStore(dev, t.config, index, e)}
+	r := &rank{index: index, config: t.config, layout: t.layout, ends: e, flight: f, disk: t.options.Disk, store: newStore(dev, t.config, index, e)}
 	var err error
 	if r.totals, err = newTotals(t.device, e.data); err != nil {
 		return nil, err

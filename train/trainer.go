@@ -11,6 +11,7 @@ import (
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/collective/mpi"
 	"github.com/lethe-go/lethe/device"
+	"github.com/lethe-go/lethe/device/spill"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/atomicfile"
 )
@@ -36,6 +37,9 @@ type Options struct {
 	Device device.Device
 	// Link between ranks of one process, for experiments; the zero value is their memory.
 	Link local.Link
+	// Disk puts something between a rank and the file that it offloads to, for experiments,
+	// such as spill.Limit does; nil is nothing.
+	Disk func(spill.Disk) spill.Disk
 	// Costs of running operations again that activation_checkpoint.mode "budget" and plan
 	// reports reckon with, the same on all ranks. nil has a run in that mode measure them;
 	// a plan report takes what was measured on this machine, or checkpoint.DefaultCosts.
@@ -58,8 +62,6 @@ type Options struct {
 	terminalWidth func() int
 	// perRank puts something between a rank and the device.
 	perRank func(device.Device) device.Device
-	// spill puts something between a rank and the file that it offloads to.
-	spill func(device.Spill) device.Spill
 	// memory this process may use, in bytes; 0 is what the system says.
 	memory int64
 	// stateFS is what states are written through; nil is the operating system.

@@ -22,7 +22,7 @@ import (
 //
 // The first failure of a write or read is final: every later call returns it.
 type File struct {
-	file   file
+	disk   Disk
 	size   int64
 	sums   []uint64 // of buffers, by the number of the page in the file that each begins at
 	buffer int64    // bytes of each buffer of the ring
@@ -43,6 +43,9 @@ type FileOptions struct {
 	// 0 means what RingBytes has.
 	Buffers     int
 	BufferBytes int64
+	// Through puts something between the ring and the file, such as Limit does; nil is
+	// nothing.
+	Through func(Disk) Disk
 }
 
 // RingBytes is the host memory of a ring by default, 16 buffers of 1 MiB.
@@ -61,16 +64,6 @@ type chunk struct {
 	done   chan error // of a read
 }
 
-// file is what a File asks of the operating system. Reads and writes are of whole pages.
-type file interface {
-	ReadAt(p []byte, offset int64) (int, error)
-	WriteAt(p []byte, offset int64) (int, error)
-	// Allocate makes room on the disk, if the filesystem can.
-	Allocate(size int64) error
-	Name() string
-	Close() error
-}
-
 // NewFile makes a file, and a ring in host memory of dev.
 func NewFile(dev device.Device, o FileOptions) (*File, error) {
 	disk, err := create(o.Dir)
@@ -80,7 +73,10 @@ func NewFile(dev device.Device, o FileOptions) (*File, error) {
 	return newFile(dev, o, disk)
 }
 
-func newFile(dev device.Device, o FileOptions, disk file) (*File, error) {
+func newFile(dev device.Device, o FileOptions, disk Disk) (*File, error) {
+	if o.Through != nil {
+		disk = o.Through(disk)
+	}
 	if o.Buffers == 0 {
 		o.Buffers = ringBuffers
 	}
@@ -97,7 +93,7 @@ func newFile(dev device.Device, o FileOptions, disk file) (*File, error) {
 		disk.Close()
 		return nil, fmt.Errorf("spill: a ring of %d bytes of host memory: %w", ring, err)
 	}
-	f := &File{file: disk, buffer: o.BufferBytes, memory: memory, free: make(chan *chunk, o.Buffers), work: make(chan *chunk, o.Buffers),
+	f := &File{disk: disk, buffer: o.BufferBytes, memory: memory, free: make(chan *chunk, o.Buffers), work: make(chan *chunk, o.Buffers),
 		ahead: make([]*chunk, 0, o.Buffers)}
 	at := int64(-uintptr(memory.Pointer()) & (device.SpillAlignment - 1))
 	for range o.Buffers {
@@ -109,7 +105,7 @@ func newFile(dev device.Device, o FileOptions, disk file) (*File, error) {
 }
 
 // Name implements device.Spill.
-func (f *File) Name() string { return f.file.Name() }
+func (f *File) Name() string { return f.disk.Name() }
 
 // Reserve implements device.Spill: it makes room on the disk, so that a disk that is too
 // small is noticed before the first step.
@@ -117,7 +113,7 @@ func (f *File) Reserve(bytes int64) error {
 	if bytes <= f.size {
 		return nil
 	}
-	if err := f.file.Allocate(bytes); err != nil {
+	if err := f.disk.Allocate(bytes); err != nil {
 		return fmt.Errorf("spill: %s: room for %d bytes: %w%s", f.Name(), bytes, err, remedy(err))
 	}
 	f.size, f.sums = bytes, make([]uint64, bytes/device.SpillAlignment+1)
@@ -199,14 +195,14 @@ func (f *File) transfer() {
 	for c := range f.work {
 		pages := device.Raw(c.memory)[:device.Align(c.bytes, device.SpillAlignment)]
 		if c.read {
-			_, err := f.file.ReadAt(pages, c.offset)
+			_, err := f.disk.ReadAt(pages, c.offset)
 			if err != nil {
 				err = f.fail(c, "read", err)
 			}
 			c.done <- err
 			continue
 		}
-		if _, err := f.file.WriteAt(pages, c.offset); err != nil {
+		if _, err := f.disk.WriteAt(pages, c.offset); err != nil {
 			f.fail(c, "write", err)
 		}
 		f.free <- c
@@ -242,7 +238,7 @@ func (f *File) Close() error {
 	close(f.work)
 	f.worker.Wait()
 	f.memory.Free()
-	return f.file.Close()
+	return f.disk.Close()
 }
 
 // value are the bytes of the value in the chunk.

@@ -16,7 +16,7 @@ type osFile struct {
 }
 
 // create makes a file in a folder.
-func create(dir string) (file, error) {
+func create(dir string) (Disk, error) {
 	f, err := os.CreateTemp(dir, "lethe-spill-*")
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func create(dir string) (file, error) {
 	return &osFile{File: f, named: named}, nil
 }
 
-// Allocate implements file.
+// Allocate implements Disk.
 func (f *osFile) Allocate(size int64) error { return allocate(f.File, size) }
 
 func (f *osFile) ReadAt(p []byte, offset int64) (int, error) {

@@ -155,7 +155,7 @@ func TestFileLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, _ := os.ReadDir(dir); len(list) > 0 && !s.file.(*osFile).named {
+	if list, _ := os.ReadDir(dir); len(list) > 0 && !s.disk.(*osFile).named {
 		t.Errorf("%d files are in the folder while a File is open", len(list))
 	}
 	if err := s.Close(); err != nil {
