@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/train"
@@ -145,7 +146,7 @@ func against(r *runner, all []*runner, budget int64) *runner {
 	}
 	fastest = nil
 	for _, c := range all {
-		if c.within == "" && c.PredictedBytes() <= budget && (fastest == nil || quantile(c.seconds, 0.5) < quantile(fastest.seconds, 0.5)) {
+		if c.within == "" && c.PredictedBytes() <= budget && (fastest == nil || quantile.Median(c.seconds) < quantile.Median(fastest.seconds)) {
 			fastest = c
 		}
 	}
@@ -162,23 +163,14 @@ func (r *runner) finish(ctx context.Context, x experiment, other *runner) error 
 		ratios = append(ratios, other.seconds[i]/s)
 	}
 	r.row.Against = other.name
-	r.row.TPS = float64(x.ranks*x.tokens) / quantile(r.seconds, 0.5)
-	r.row.Ratio, r.row.Low, r.row.High = quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)
-	r.row.ExposedSeconds = quantile(r.exposed, 0.5)
+	r.row.TPS = float64(x.ranks*x.tokens) / quantile.Median(r.seconds)
+	r.row.Ratio, r.row.Low, r.row.High = quantile.Median(ratios), quantile.Of(ratios, 0.25), quantile.Of(ratios, 0.75)
+	r.row.ExposedSeconds = quantile.Median(r.exposed)
 	for _, m := range r.Memory() {
 		r.row.SavedBytes += m.Saved
 		r.row.PeakBytes += m.Peak
 	}
 	return x.sum(ctx, &r.row.SavedBytes, &r.row.PeakBytes)
-}
-
-// quantile between the two nearest values.
-func quantile(x []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(x))
-	at := q * float64(len(sorted)-1)
-	lo := int(at)
-	hi := min(lo+1, len(sorted)-1)
-	return sorted[lo] + (at-float64(lo))*(sorted[hi]-sorted[lo])
 }
 
 // claims that a measurement without an error has checked.

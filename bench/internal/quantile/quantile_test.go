@@ -27,3 +27,12 @@ func TestMedian(t *testing.T) {
 		}
 	}
 }
+
+func TestOf(t *testing.T) {
+	x := []float64{40, 10, 30, 20}
+	for q, want := range map[float64]float64{0: 10, 0.25: 17.5, 0.5: 25, 0.9: 37, 1: 40} {
+		if got := Of(x, q); got != want {
+			t.Errorf("q %g of %v: %g, want %g", q, x, got, want)
+		}
+	}
+}
