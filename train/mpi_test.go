@@ -36,7 +36,7 @@ func launch(n int, test, folder string, env ...string) ([]byte, error) {
 	if version, _ := exec.Command(mpirun, "--version").CombinedOutput(); !bytes.Contains(version, []byte("Open MPI")) {
 		// MPICH's kills survivors, with their process groups, in the instant of a death.
 		// UCX, below it, ends a process that reads from the memory of one that has died (cma).
-		cmd.Args = append(cmd.Args, "env", "UCX_TLS=self,sysv,posix,tcp", "setsid", "--wait", "setpriv", "--pdeathsig", "TERM")
+		cmd.Args = append(cmd.Args, "env", "UCX_TLS=self,sysv,posix", "setsid", "--wait", "setpriv", "--pdeathsig", "TERM")
 	}
 	cmd.Args = append(cmd.Args, os.Args[0], "-test.run=^"+test+"$", "-test.timeout=200s")
 	if testing.Verbose() {
