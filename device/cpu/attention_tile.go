@@ -100,24 +100,15 @@ func copyRows[T float](l level, dst unsafe.Pointer, dstRow int, src unsafe.Point
 }
 
 // packLanes packs panels of lanes, of width elements lane elements apart, at lane
-// first: step by step, the lanes of a step side by side. dst has panels of all steps;
-// lanes that are no multiple of 4, and their ends, are copied one by one.
+// first: step by step, the lanes of a step side by side. dst has panels of all steps.
 func packLanes[T float](l level, dst unsafe.Pointer, first int, src unsafe.Pointer, lane, lanes, width int) {
 	_, columns := gemmTileOf[T](l)
 	size := int(unsafe.Sizeof(*new(T)))
 	for i := 0; i < lanes; {
 		at := first + i
-		to := unsafe.Add(dst, (at/columns*columns*width+at%columns)*size)
-		n, done := 1, 0
-		if at%4 == 0 && i+4 <= lanes {
-			n, done = 4, gemmTranspose[T](l, width, to, columns*size, unsafe.Add(src, i*lane*size), lane*size)
-		}
-		for j := range n {
-			from := slice[T](src, (i+j)*lane, width)
-			for q := done; q < width; q++ {
-				*item[T](to, q*columns+j) = from[q]
-			}
-		}
+		to, from := unsafe.Add(dst, (at/columns*columns*width+at%columns)*size), unsafe.Add(src, i*lane*size)
+		n, done := gemmTranspose[T](l, min(lanes-i, columns-at%columns), width, to, columns*size, from, lane*size)
+		packElements[T](n, done, width, to, columns*size, from, lane*size, size)
 		i += n
 	}
 }

@@ -169,17 +169,42 @@ func gemmTranspose4(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Poin
 //go:noescape
 func gemmTranspose4Double(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
 
-// gemmTranspose packs four lanes and returns how many steps it did.
-func gemmTranspose[T float](l level, depth int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int) int {
+// gemmTranspose12 is, with strides in bytes,
+//
+//	for step := range 16 * blocks {
+//		for lane := range 12 {
+//			dst[step*dstStep+4*lane] = src[lane*srcLane+4*step]
+//		}
+//	}
+//
+// and fetches what lies behind the last lane.
+//
+//go:noescape
+func gemmTranspose12(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+
+// gemmTranspose16 is [gemmTranspose12] of 16 lanes.
+//
+//go:noescape
+func gemmTranspose16(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+
+// gemmTranspose packs some of the next lanes, of left, and returns how many lanes and how
+// many steps of them it did.
+func gemmTranspose[T float](l level, left, depth int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int) (lanes, steps int) {
 	switch {
-	case l == levelGo || depth < 8:
-		return 0
+	case l == levelGo || left < 4 || depth < 8:
+		return left, 0
+	case l == levelAVX512 && single[T]() && left >= 16 && depth >= 16:
+		gemmTranspose16(depth/16, dst, dstStep, src, srcLane)
+		return 16, depth &^ 15
+	case l == levelAVX512 && single[T]() && left >= 12 && depth >= 16:
+		gemmTranspose12(depth/16, dst, dstStep, src, srcLane)
+		return 12, depth &^ 15
 	case single[T]():
 		gemmTranspose4(depth/8, dst, dstStep, src, srcLane)
 	default:
 		gemmTranspose4Double(depth/8*2, dst, dstStep, src, srcLane)
 	}
-	return depth &^ 7
+	return 4, depth &^ 7
 }
 
 // gemmDeal is, in bytes, for panels of a multiple of 8 bytes a step,

@@ -228,20 +228,31 @@ block:
 	RET
 
 // func gemmDeal(steps, panels, bytes int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int)
+//
+// Steps may be pages apart, which no processor fetches ahead by itself.
 TEXT ·gemmDeal(SB), NOSPLIT, $0-64
 	MOVQ dst+24(FP), R8
 	MOVQ dstNext+32(FP), R9
 	MOVQ src+48(FP), R10
+	MOVQ srcStep+56(FP), R11
+	MOVQ R11, R12
+	SHLQ $4, R12             // sixteen steps
+	MOVQ bytes+16(FP), AX
 
 step:
 	MOVQ R10, SI
 	MOVQ R8, DI
 	MOVQ panels+8(FP), BX
+	CMPQ AX, $48
+	JEQ  three
+	CMPQ AX, $128
+	JEQ  eight
 
 panel:
 	MOVQ DI, DX
-	MOVQ bytes+16(FP), CX
+	MOVQ AX, CX
 	SUBQ $16, CX
+	PREFETCHT1 (SI)(R12*1)
 
 chunk:
 	MOVUPS (SI), X0
@@ -252,16 +263,57 @@ chunk:
 	JGE  chunk
 	CMPQ CX, $-8             // eight bytes left, or none
 	JNE  whole
-	MOVQ (SI), AX
-	MOVQ AX, (DX)
+	MOVQ (SI), R13
+	MOVQ R13, (DX)
 	ADDQ $8, SI
 
 whole:
 	ADDQ R9, DI
 	DECQ BX
 	JNZ  panel
+	JMP  next
+
+three:
+	PREFETCHT1 (SI)(R12*1)
+	MOVUPS (SI), X0
+	MOVUPS 16(SI), X1
+	MOVUPS 32(SI), X2
+	MOVUPS X0, (DI)
+	MOVUPS X1, 16(DI)
+	MOVUPS X2, 32(DI)
+	ADDQ $48, SI
+	ADDQ R9, DI
+	DECQ BX
+	JNZ  three
+	JMP  next
+
+eight:
+	PREFETCHT1 (SI)(R12*1)
+	PREFETCHT1 64(SI)(R12*1)
+	MOVUPS (SI), X0
+	MOVUPS 16(SI), X1
+	MOVUPS 32(SI), X2
+	MOVUPS 48(SI), X3
+	MOVUPS 64(SI), X4
+	MOVUPS 80(SI), X5
+	MOVUPS 96(SI), X6
+	MOVUPS 112(SI), X7
+	MOVUPS X0, (DI)
+	MOVUPS X1, 16(DI)
+	MOVUPS X2, 32(DI)
+	MOVUPS X3, 48(DI)
+	MOVUPS X4, 64(DI)
+	MOVUPS X5, 80(DI)
+	MOVUPS X6, 96(DI)
+	MOVUPS X7, 112(DI)
+	ADDQ $128, SI
+	ADDQ R9, DI
+	DECQ BX
+	JNZ  eight
+
+next:
 	ADDQ dstStep+40(FP), R8
-	ADDQ srcStep+56(FP), R10
+	ADDQ R11, R10
 	DECQ steps+0(FP)
 	JNZ  step
 	RET

@@ -24,7 +24,9 @@ func gemmDot(int, unsafe.Pointer, int, unsafe.Pointer, unsafe.Pointer) {}
 
 func gemmTileOf[T float](level) (rows, columns int) { return gemmRowsGo, gemmColumnsGo }
 
-func gemmTranspose[T float](level, int, unsafe.Pointer, int, unsafe.Pointer, int) int { return 0 }
+func gemmTranspose[T float](_ level, left, _ int, _ unsafe.Pointer, _ int, _ unsafe.Pointer, _ int) (lanes, steps int) {
+	return left, 0
+}
 
 func gemmDealPanels[T float](_ level, steps, panels, width int, dst unsafe.Pointer, dstNext, dstStep int, src unsafe.Pointer, srcStep int) {
 	gemmDealPanelsGo[T](steps, panels, width, dst, dstNext, dstStep, src, srcStep)

@@ -124,22 +124,29 @@ func gemmDealPanelsGo[T float](steps, panels, width int, dst unsafe.Pointer, dst
 	}
 }
 
-// packTransposed packs the panel of lane i with any strides; contiguous steps go
-// four lanes at a time, the last four overlapping others.
+// packTransposed packs the panel of lane i with any strides.
 func (s *gemmSide[T]) packTransposed(l level, i, p, depth int) {
 	size := int(unsafe.Sizeof(*new(T)))
 	out, _, _, step := s.panel(i, p, depth)
 	i = s.origin(i)
-	done := 0
-	if s.step == 1 && s.width >= 4 { // half a tile of the Go twin is narrower
-		for lane := 0; lane < s.width; lane += 4 {
-			lane := min(lane, s.width-4)
-			done = gemmTranspose[T](l, depth, unsafe.Add(out, lane*size), step, s.at(i+lane, p), s.lane*size)
+	for lane := 0; lane < s.width; {
+		lane = max(0, min(lane, s.width-4)) // the last four overlap others
+		to, from := unsafe.Add(out, lane*size), s.at(i+lane, p)
+		n, done := s.width-lane, 0
+		if s.step == 1 {
+			n, done = gemmTranspose[T](l, n, depth, to, step, from, s.lane*size)
 		}
+		packElements[T](n, done, depth, to, step, from, s.lane*size, s.step*size)
+		lane += n
 	}
-	for lane := range s.width {
-		for q := done; q < depth; q++ {
-			*(*T)(unsafe.Add(out, q*step+lane*size)) = *(*T)(s.at(i+lane, p+q))
+}
+
+// packElements packs the steps [from, depth) of lanes. Strides are in bytes.
+func packElements[T float](lanes, from, depth int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane, srcStep int) {
+	size := int(unsafe.Sizeof(*new(T)))
+	for lane := range lanes {
+		for q := from; q < depth; q++ {
+			*(*T)(unsafe.Add(dst, q*dstStep+lane*size)) = *(*T)(unsafe.Add(src, lane*srcLane+q*srcStep))
 		}
 	}
 }
