@@ -36,11 +36,7 @@ func (e *InfeasibleError) Error() string {
 }
 
 // infeasible looks at what holds the memory of the smallest plan.
-func (p *Planner) infeasible(budget int64) error {
-	smallest, err := p.Smallest()
-	if err != nil {
-		return err
-	}
+func (p *Planner) infeasible(budget int64, smallest Planned) error {
 	program, err := graph.Schedule(p.graph, smallest.Plan)
 	if err != nil {
 		return err

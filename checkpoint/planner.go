@@ -26,6 +26,7 @@ type Planner struct {
 	solver   *remat.Solver // of saved bytes, in units that its integers hold
 	unit     struct{ cost, size int64 }
 	mover    mover
+	inMemory bool // nothing is moved
 	tried    map[uint64]Planned
 }
 
@@ -45,6 +46,8 @@ type Planned struct {
 	// are kept (see [Planner.AnySchedule]). If values may be offloaded it holds for any
 	// schedule, and is lower.
 	BoundNanoseconds int64
+
+	peakSteps int // at which the peak lives
 }
 
 // NewPlanner asks policies and rules as Resolve does, and takes the costs.
@@ -117,13 +120,18 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 			return Planned{}, err
 		}
 	}
-	if p.mover.may != nil {
+	if p.offloads() {
 		if best, found, err = p.weigh(best, found, budget); err != nil {
 			return Planned{}, err
 		}
 	}
 	if !found {
-		return Planned{}, p.infeasible(budget)
+		if best, err = p.Smallest(); err != nil {
+			return Planned{}, err
+		}
+		if best.PeakBytes > budget {
+			return Planned{}, p.infeasible(budget, best)
+		}
 	}
 	best.BoundNanoseconds = p.Bound(budget)
 	return best, nil
@@ -132,7 +140,7 @@ func (p *Planner) Plan(budget int64) (Planned, error) {
 // Bound is a cost in nanoseconds that no plan within a peak undercuts, in the sense of
 // [Planned]; math.MaxInt64 if it is known that there is no plan.
 func (p *Planner) Bound(peak int64) int64 {
-	if p.mover.may != nil {
+	if p.offloads() {
 		return p.movedBound(peak)
 	}
 	bound := p.AnySchedule(peak)
@@ -181,25 +189,6 @@ func (p *Planner) layered(budget int64) (best Planned, found bool, err error) {
 		}
 	}
 	return best, false, nil
-}
-
-// Smallest is the plan with the least peak that the search knows: what holds it
-// is in its Program.
-func (p *Planner) Smallest() (Planned, error) {
-	smallest, _, err := p.rerunOnly(-1)
-	if err != nil || p.mover.may == nil {
-		return smallest, err
-	}
-	rerun, away := make([]bool, len(p.ops)), make([]bool, len(p.ops))
-	for i, n := range p.ops {
-		rerun[i] = smallest.Plan.Entries[n.ID].Choice == graph.Rerun
-		away[i] = p.moves(n) && !rerun[i]
-	}
-	moved, err := p.judge(rerun, away)
-	if err != nil || moved.PeakBytes >= smallest.PeakBytes {
-		return smallest, err
-	}
-	return moved, nil
 }
 
 // search judges the frontier's plans by their exact peak: the cheapest that fits, or
@@ -313,7 +302,13 @@ func (p *Planner) judge(rerun, away []bool) (Planned, error) {
 	if err != nil {
 		return q, err
 	}
-	q.PeakBytes = slices.Max(program.LiveBytes(p.counts))
+	live := program.LiveBytes(p.counts)
+	q.PeakBytes = slices.Max(live)
+	for _, bytes := range live {
+		if bytes == q.PeakBytes {
+			q.peakSteps++
+		}
+	}
 	q.AddedNanoseconds = q.RerunNanoseconds + CopyWait(program, p.resolved.Pace, p.counts)
 	p.tried[hash] = q
 	return q, nil

@@ -78,6 +78,17 @@ func (p *Planner) newMover(f *forward) {
 	}
 }
 
+// InMemory is the planner without the third arm: what it plans offloads nothing. That takes no
+// buffers between the arena and the disk, for which a budget may have better use.
+func (p *Planner) InMemory() *Planner {
+	q := *p
+	q.inMemory = true
+	return &q
+}
+
+// offloads reports whether plans may move anything.
+func (p *Planner) offloads() bool { return p.mover.may != nil && !p.inMemory }
+
 // moves reports whether n may be moved.
 func (p *Planner) moves(n *graph.Node) bool { return p.mover.may != nil && p.mover.may[n.ID] }
 

@@ -71,28 +71,70 @@ func TestPlannerOffloadsWhereItPays(t *testing.T) {
 	}
 }
 
-// With a disk there are plans below the smallest one without.
+// With a disk there are plans below the smallest one without, and none of those that move
+// everything away is smaller yet.
 func TestOffloadMakesSmallerPlans(t *testing.T) {
-	g, without := modelPlanner(t, modelgraph.Debug()[0], checkpoint.None(), checkpoint.DefaultCosts())
+	g, without := modelPlanner(t, modelgraph.Debug()[0], checkpoint.Budget(), checkpoint.DefaultCosts())
 	least, err := without.Smallest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := checkpoint.NewPlanner(g, onDisk(1e9), checkpoint.DefaultCosts())
-	if err != nil {
-		t.Fatal(err)
+	for _, bandwidth := range []float64{1e9, 1e12} {
+		p, err := checkpoint.NewPlanner(g, onDisk(bandwidth), checkpoint.DefaultCosts())
+		if err != nil {
+			t.Fatal(err)
+		}
+		smaller, err := p.Smallest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := p.Plan(smaller.PeakBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if smaller.PeakBytes >= least.PeakBytes || q.PeakBytes > smaller.PeakBytes {
+			t.Errorf("peaks %d and %d, %d without", smaller.PeakBytes, q.PeakBytes, least.PeakBytes)
+		}
+		moved, err := checkpoint.Resolve(g, onDisk(bandwidth))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peak, err := graph.Rehearse(g, moved, nil); err != nil || peak < smaller.PeakBytes {
+			t.Errorf("a peak of %d bytes with everything moved, %d is the smallest, %v", peak, smaller.PeakBytes, err)
+		}
+		inMemory, err := p.InMemory().Smallest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inMemory.Plan.Hash() != least.Plan.Hash() {
+			t.Errorf("in memory alone the smallest plan takes %d bytes, %d without a disk", inMemory.PeakBytes, least.PeakBytes)
+		}
 	}
-	smaller, err := p.Smallest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := p.Plan(smaller.PeakBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if smaller.PeakBytes >= least.PeakBytes || q.PeakBytes > smaller.PeakBytes {
-		t.Errorf("peaks %d and %d, %d without", smaller.PeakBytes, q.PeakBytes, least.PeakBytes)
-	}
+}
+
+// No choice of keeping, rerunning and moving takes less than the smallest plan, and a budget of
+// that is not refused.
+func TestSmallestAgainstAllPlans(t *testing.T) {
+	store := newStore(t, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		g, p, _ := smallPlanner(t, store)
+		smallest, err := p.Smallest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, plan := range allPlans(g, smallest.Plan) {
+			peak, err := graph.Rehearse(g, plan, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if peak < smallest.PeakBytes {
+				t.Fatalf("the smallest plan takes %d bytes, another one %d", smallest.PeakBytes, peak)
+			}
+		}
+		if q, err := p.Plan(smallest.PeakBytes); err != nil || q.PeakBytes > smallest.PeakBytes {
+			t.Fatalf("a plan within %d bytes takes %d, or %v", smallest.PeakBytes, q.PeakBytes, err)
+		}
+	})
 }
 
 // No choice of keeping, rerunning and moving within the budget undercuts the bound: all of
@@ -100,30 +142,7 @@ func TestOffloadMakesSmallerPlans(t *testing.T) {
 func TestBoundOfOffloadingAgainstAllPlans(t *testing.T) {
 	store := newStore(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
-		b := graph.New(store)
-		x := b.Input("x", device.Float32, 256)
-		y := x
-		checkpoint.Region(b, checkpoint.Budget(), func() {
-			for i := range rapid.IntRange(2, 5).Draw(t, "ops") {
-				f := fake{kind: "op", flops: float64(rapid.IntRange(0, 4).Draw(t, "cost")) * 1e5, final: rapid.IntRange(0, 4).Draw(t, "final") == 0}
-				if rapid.Bool().Draw(t, "resize") {
-					f.out = device.NewSpec(device.Float32, 256*rapid.IntRange(1, 8).Draw(t, "size"))
-				}
-				y = b.Scope("layers", i).Apply(f, y)
-			}
-		})
-		b.AddLoss("loss", b.Apply(fake{kind: "sum", out: device.NewSpec(device.Float32), final: true}, y))
-		b.Output("dx", b.Backward(x)[0])
-		g, err := b.Graph()
-		if err != nil {
-			t.Fatal(err)
-		}
-		costs := checkpoint.Roofline{FLOPs: 1e9, Bandwidth: 1e15, LinkBandwidth: 1e15, Launch: 1}
-		o := checkpoint.Options{Offload: []string{"*"}, Pace: checkpoint.Disk{Costs: costs, Bandwidth: rapid.SampledFrom([]float64{1e7, 1e8, 1e12}).Draw(t, "bandwidth")}}
-		p, err := checkpoint.NewPlanner(g, o, costs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, p, costs := smallPlanner(t, store)
 		smallest, err := p.Smallest()
 		if err != nil {
 			t.Fatal(err)
@@ -154,6 +173,40 @@ func TestBoundOfOffloadingAgainstAllPlans(t *testing.T) {
 			}
 		}
 	})
+}
+
+// smallPlanner draws a graph of a few ops and a disk on which all of it may wait.
+func smallPlanner(t *rapid.T, store *graph.Store) (*graph.Graph, *checkpoint.Planner, checkpoint.Costs) {
+	b := graph.New(store)
+	x := b.Input("x", device.Float32, 256)
+	y, earlier := x, x
+	checkpoint.Region(b, checkpoint.Budget(), func() {
+		for i := range rapid.IntRange(2, 6).Draw(t, "ops") {
+			f := fake{kind: "op", flops: float64(rapid.IntRange(0, 4).Draw(t, "cost")) * 1e5, final: rapid.IntRange(0, 4).Draw(t, "final") == 0}
+			if rapid.Bool().Draw(t, "resize") {
+				f.out = device.NewSpec(device.Float32, 256*rapid.IntRange(1, 8).Draw(t, "size"))
+			}
+			in := []graph.Value{y}
+			if rapid.IntRange(0, 2).Draw(t, "branch") == 0 {
+				in = append(in, earlier)
+				earlier = y
+			}
+			y = b.Scope("layers", i).Apply(f, in...)
+		}
+	})
+	b.AddLoss("loss", b.Apply(fake{kind: "sum", out: device.NewSpec(device.Float32), final: true}, y))
+	b.Output("dx", b.Backward(x)[0])
+	g, err := b.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs := checkpoint.Roofline{FLOPs: 1e9, Bandwidth: 1e15, LinkBandwidth: 1e15, Launch: 1}
+	o := checkpoint.Options{Offload: []string{"*"}, Pace: checkpoint.Disk{Costs: costs, Bandwidth: rapid.SampledFrom([]float64{1e7, 1e8, 1e12}).Draw(t, "bandwidth")}}
+	p, err := checkpoint.NewPlanner(g, o, costs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, p, costs
 }
 
 // allPlans are a plan with every choice for each node that a planner decided about.

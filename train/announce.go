@@ -29,7 +29,7 @@ func (l *loop) announce(ctx context.Context) error {
 	if n := l.stagingBytes(); n > 0 {
 		copied = fmt.Sprintf(" + %s copy of the state", formatBytes(n))
 	}
-	if n := c.ringBytes(); n > 0 {
+	if n := l.ringBytes(); n > 0 {
 		copied += fmt.Sprintf(" + %s of buffers to offload", formatBytes(n))
 	}
 	l.print("plan:    activation_checkpoint.mode=%s: predicted peak %s (%s persistent + %s arena%s), %s saved for backward, %s recomputed a step (%.1f%% of forward)",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lethe-go/lethe/checkpoint"
+	"github.com/lethe-go/lethe/device/spill"
 	"github.com/lethe-go/lethe/graph"
 )
 
@@ -29,10 +30,12 @@ type budget struct {
 	plans    map[plannedKey]checkpoint.Planned
 }
 
-// plannedKey is a graph, by the hash of its description, and what the arena may hold.
+// plannedKey is a graph, by the hash of its description, what the arena and buffers may hold,
+// and the way.
 type plannedKey struct {
 	graph uint64
 	arena int64
+	way   way
 }
 
 func newBudget(bytes int64, costs checkpoint.Costs) *budget {
@@ -62,21 +65,58 @@ func (b *budget) planner(g *graph.Graph, o checkpoint.Options) (*checkpoint.Plan
 	return p, hash, nil
 }
 
-// plan of a graph whose peak in the arena is within so many bytes.
-func (b *budget) plan(g *graph.Graph, o checkpoint.Options, arena int64) (checkpoint.Planned, error) {
-	p, hash, err := b.planner(g, o)
-	if err != nil {
-		return checkpoint.Planned{}, err
-	}
-	key := plannedKey{hash, arena}
-	q, ok := b.plans[key]
-	if !ok {
-		if q, err = p.Plan(arena); err != nil {
-			return q, err
+// planAll makes plans whose peaks in the arena are within so many bytes, less the buffers
+// of a way, and adds up what they cost.
+func (b *budget) planAll(graphs []*graph.Graph, o checkpoint.Options, w way, arena int64) (plans []*graph.Plan, added int64, err error) {
+	for _, g := range graphs {
+		p, hash, err := b.planner(g, o)
+		if err != nil {
+			return nil, 0, err
 		}
-		b.plans[key] = q
+		key := plannedKey{hash, arena, w}
+		q, ok := b.plans[key]
+		if !ok {
+			if q, err = w.of(p).Plan(arena - w.ring); err != nil {
+				return nil, 0, err
+			}
+			b.plans[key] = q
+		}
+		plans, added = append(plans, q.Plan), added+q.AddedNanoseconds
 	}
-	return q, nil
+	return plans, added, nil
+}
+
+// way to plan: in memory alone, or with a file beside a ring of buffers.
+type way struct {
+	offload bool
+	ring    int64 // of the budget, in bytes
+}
+
+// of is the planner that goes a way.
+func (w way) of(p *checkpoint.Planner) *checkpoint.Planner {
+	if w.offload {
+		return p
+	}
+	return p.InMemory()
+}
+
+// ways that a config allows.
+func (b *budget) ways(c Config) []way {
+	list := []way{{}}
+	if len(c.ActivationCheckpoint.Offload) > 0 {
+		list = append(list, way{offload: true, ring: b.bounded(beside{ring: spill.RingBytes}).ring})
+	}
+	return list
+}
+
+// bound is what no plan of a graph within so many bytes of arena and buffers adds less than,
+// in nanoseconds.
+func (b *budget) bound(p *checkpoint.Planner, c Config, arena int64) int64 {
+	least := int64(math.MaxInt64)
+	for _, w := range b.ways(c) {
+		least = min(least, w.of(p).Bound(arena-w.ring))
+	}
+	return least
 }
 
 // beside is what a rank holds that no plan changes, in bytes: on its device, and on the host.
@@ -96,10 +136,11 @@ func (b beside) String() string {
 	return text
 }
 
-// beside the arena a rank holds the variables of its Store, and the copy of the state. All
-// ranks reckon with the copy of the first, so that they plan alike.
-func (c *compiler) beside() beside {
-	b := beside{persistent: c.store.Bytes(), ring: c.config.ringBytes()}
+// beside the arena a rank holds the variables of its Store, the copy of the state, and
+// the buffers between memory and the file if any of its Programs offloads. All ranks reckon
+// with the copy of the first, so that they plan alike.
+func (c *compiler) beside(programs ...*graph.Program) beside {
+	b := beside{persistent: c.store.Bytes(), ring: ringBytes(programs)}
 	if c.config.State.Enable {
 		s := newShards([]*rank{{store: c.store}}, newLayout(c.config.Parallelism), c.config.Parallelism.Backend == localBackend)
 		b.stateCopy = s.stagingBytes(c.config.State.async())
@@ -122,25 +163,32 @@ func (e *BudgetError) Error() string {
 
 // infeasible looks for the smallest plans of graphs, beside Programs that are compiled.
 func (c *compiler) infeasible(graphs []*graph.Graph, compiled []*graph.Program) error {
-	for _, g := range graphs {
-		planner, _, err := c.budget.planner(g, checkpointOptions(c.config, c.budget.costs))
-		if err != nil {
-			return err
+	var smallest *BudgetError
+	for _, w := range c.budget.ways(c.config) {
+		programs := slices.Clone(compiled)
+		for _, g := range graphs {
+			planner, _, err := c.budget.planner(g, checkpointOptions(c.config, c.budget.costs))
+			if err != nil {
+				return err
+			}
+			q, err := w.of(planner).Smallest()
+			if err != nil {
+				return err
+			}
+			p, err := graph.Compile(g, graph.CompileOptions{Plan: q.Plan})
+			if err != nil {
+				return err
+			}
+			programs = append(programs, p)
 		}
-		smallest, err := planner.Smallest()
-		if err != nil {
-			return err
+		largest := largestOf(programs, c.budget.counts)
+		counts := c.budget.counts(largest.Graph)
+		peak, held := largest.Memory(counts).Peak, c.budget.bounded(c.beside(programs...))
+		if bytes := held.bytes() + peak; smallest == nil || bytes < smallest.SmallestBytes {
+			smallest = &BudgetError{c.budget.bytes, bytes, fmt.Sprintf("%v + %s in the arena, at %s", held, formatBytes(peak), describePeak(largest, counts))}
 		}
-		p, err := graph.Compile(g, graph.CompileOptions{Plan: smallest.Plan})
-		if err != nil {
-			return err
-		}
-		compiled = append(compiled, p)
 	}
-	largest := largestOf(compiled, c.budget.counts)
-	counts := c.budget.counts(largest.Graph)
-	peak, held := largest.Memory(counts).Peak, c.budget.bounded(c.beside())
-	return &BudgetError{c.budget.bytes, held.bytes() + peak, fmt.Sprintf("%v + %s in the arena, at %s", held, formatBytes(peak), describePeak(largest, counts))}
+	return smallest
 }
 
 // describePeak names the step at which most of a Program lives, and the largest of it.
@@ -156,40 +204,66 @@ func describePeak(p *graph.Program, counts graph.Counts) string {
 }
 
 // plan decides about graphs of forward and backward, beside Programs that are compiled, and
-// compiles them. Under a budget it returns the bounds of what is rerun too.
-func (c *compiler) plan(graphs []*graph.Graph, compiled []*graph.Program) ([]*graph.Program, []int64, error) {
-	var arena int64 // that is left of the budget
+// compiles them. Under a budget it returns the bounds of what they add to a step too.
+func (c *compiler) plan(graphs []*graph.Graph, compiled []*graph.Program) (programs []*graph.Program, bounds []int64, err error) {
+	plans := make([]*graph.Plan, len(graphs))
 	if c.budget != nil {
-		arena = c.budget.bytes - c.budget.bounded(c.beside()).bytes()
-		if slices.ContainsFunc(compiled, func(p *graph.Program) bool { return p.Memory(c.budget.counts(p.Graph)).Peak > arena }) {
-			return nil, nil, c.infeasible(graphs, compiled)
+		plans, bounds, err = c.planWithin(graphs, compiled)
+	} else {
+		for i, g := range graphs {
+			if plans[i], err = checkpoint.Resolve(g, checkpointOptions(c.config, c.copyCosts)); err != nil {
+				err = fmt.Errorf("train: config: activation_checkpoint: %w", err)
+				break
+			}
 		}
 	}
-	programs, bounds := make([]*graph.Program, len(graphs)), make([]int64, len(graphs))
+	if err != nil {
+		return nil, nil, err
+	}
 	for i, g := range graphs {
-		q, err := c.decide(g, arena)
-		var infeasible *checkpoint.InfeasibleError
-		switch {
-		case errors.As(err, &infeasible):
-			return nil, nil, c.infeasible(graphs, compiled)
-		case err != nil:
-			return nil, nil, fmt.Errorf("train: config: activation_checkpoint: %w", err)
-		}
-		if programs[i], err = graph.Compile(g, graph.CompileOptions{Plan: q.Plan}); err != nil {
+		p, err := graph.Compile(g, graph.CompileOptions{Plan: plans[i]})
+		if err != nil {
 			return nil, nil, err
 		}
-		bounds[i] = q.BoundNanoseconds
+		programs = append(programs, p)
 	}
 	return programs, bounds, nil
 }
 
-// decide makes the plan of a graph, of policies or for so many bytes of arena.
-func (c *compiler) decide(g *graph.Graph, arena int64) (checkpoint.Planned, error) {
-	if c.budget != nil {
-		return c.budget.plan(g, checkpointOptions(c.config, c.budget.costs), arena)
+// planWithin finds the plans that add the least time to a step, of those that keep
+// everything in memory and those that offload beside the buffers that it takes. It returns
+// what no plan of a graph adds less than.
+func (c *compiler) planWithin(graphs []*graph.Graph, compiled []*graph.Program) (plans []*graph.Plan, bounds []int64, err error) {
+	arena := c.budget.bytes - c.budget.bounded(c.beside()).bytes()
+	for _, p := range compiled {
+		if p.Memory(c.budget.counts(p.Graph)).Peak > arena {
+			return nil, nil, c.infeasible(graphs, compiled)
+		}
 	}
-	plan, err := checkpoint.Resolve(g, checkpointOptions(c.config, checkpoint.DefaultCosts()))
-	return checkpoint.Planned{Plan: plan}, err
+	o := checkpointOptions(c.config, c.budget.costs)
+	least := int64(math.MaxInt64)
+	for _, w := range c.budget.ways(c.config) {
+		some, added, err := c.budget.planAll(graphs, o, w, arena)
+		var infeasible *checkpoint.InfeasibleError
+		switch {
+		case errors.As(err, &infeasible):
+		case err != nil:
+			return nil, nil, fmt.Errorf("train: config: activation_checkpoint: %w", err)
+		case added < least:
+			plans, least = some, added
+		}
+	}
+	if plans == nil {
+		return nil, nil, c.infeasible(graphs, compiled)
+	}
+	for _, g := range graphs {
+		planner, _, err := c.budget.planner(g, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		bounds = append(bounds, c.budget.bound(planner, c.config, arena))
+	}
+	return plans, bounds, nil
 }
 
 // openBudget finds what the ranks plan with, if the config has a budget.

@@ -47,7 +47,7 @@ func TestBudgetKeepsParametersGathered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := of.beside().bytes() + p.usage(1).peakBytes
+	most := of.beside(p.all()...).bytes() + p.usage(1).peakBytes
 	var tooSmall *BudgetError
 	if _, _, err = compiled(within(c, 1)); !errors.As(err, &tooSmall) {
 		t.Fatal(err)

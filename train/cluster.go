@@ -165,7 +165,7 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	row := ClusterRow{Mode: c.ActivationCheckpoint.Mode, Ranks: l.ranks(), DataParallelReplicateDegree: l.replicas,
 		DataParallelShardDegree: l.shards, ExpertParallelDegree: l.experts, TensorParallelDegree: l.tensors, Collectives: map[string]ByPass[flight.Count]{}}
 	row.hold(store, l)
-	held := compiler.beside()
+	held := compiler.beside(p.all()...)
 	row.StateCopyBytes, row.OffloadBufferBytes = held.stateCopy, held.ring
 	var t simulation
 	for _, q := range p.all() {

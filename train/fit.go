@@ -18,7 +18,7 @@ func (t *Trainer) fit() error {
 	}
 	first := t.ranks[0]
 	usage := first.programs.usage(t.config.Training.Microbatches())
-	need := t.bytesNeeded(first.store.Bytes(), usage.arenaBytes, usage.checkBytes)
+	need := t.bytesNeeded(first.store.Bytes(), usage.arenaBytes, usage.checkBytes, t.ringBytes())
 	if need <= have {
 		return nil
 	}
@@ -36,7 +36,9 @@ func (t *Trainer) fit() error {
 	}
 	maker.close()
 	byBytes := func(a, b PlanRow) int { return cmp.Compare(a.ArenaBytes, b.ArenaBytes) }
-	needs := func(r PlanRow) int64 { return t.bytesNeeded(report.PersistentBytes, r.ArenaBytes, r.CheckBytes) }
+	needs := func(r PlanRow) int64 {
+		return t.bytesNeeded(report.PersistentBytes, r.ArenaBytes, r.CheckBytes, r.OffloadBufferBytes)
+	}
 	rows := slices.SortedFunc(slices.Values(report.Rows), byBytes)
 	for _, r := range slices.Backward(rows) {
 		if needs(r) <= have {
@@ -48,7 +50,7 @@ func (t *Trainer) fit() error {
 }
 
 // bytesNeeded by all ranks of this process, if one has so many persistent bytes, such an
-// arena and so much for checks, and the buffers of what is offloaded.
-func (t *Trainer) bytesNeeded(persistent, arena, checks int64) int64 {
-	return int64(len(t.ranks))*(persistent+arena+checks+t.config.ringBytes()) + t.stagingBytes()
+// arena, so much for checks and such a ring of buffers for what is offloaded.
+func (t *Trainer) bytesNeeded(persistent, arena, checks, ring int64) int64 {
+	return int64(len(t.ranks))*(persistent+arena+checks+ring) + t.stagingBytes()
 }

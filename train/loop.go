@@ -314,7 +314,7 @@ func (l *loop) memoryBytes() int64 {
 				peak = max(peak, p.Bound().Peak)
 			}
 		}
-		sum += r.store.Bytes() + peak + l.config.ringBytes()
+		sum += r.store.Bytes() + peak + l.ringBytes()
 		r.peak = 0
 	}
 	return sum + l.stagingBytes()

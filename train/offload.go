@@ -5,13 +5,14 @@ import (
 	"os"
 	"slices"
 
+	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device/spill"
 	"github.com/lethe-go/lethe/graph"
 )
 
 // openSpill makes the file that a rank offloads to, if its plans do.
 func (r *rank) openSpill() error {
-	if !slices.ContainsFunc(r.programs.all(), func(p *graph.Program) bool { return p.SpillBytes > 0 }) {
+	if ringBytes(r.programs.all()) == 0 {
 		return nil
 	}
 	folder := r.config.OffloadPath()
@@ -26,15 +27,38 @@ func (r *rank) openSpill() error {
 	return nil
 }
 
-// ringBytes are the buffers between memory and the file, if a config offloads.
-func (c Config) ringBytes() int64 {
-	if len(c.ActivationCheckpoint.Offload) == 0 {
-		return 0
+// ringBytes are the buffers between memory and the file, if any of the Programs offloads.
+func ringBytes(programs []*graph.Program) int64 {
+	if slices.ContainsFunc(programs, func(p *graph.Program) bool { return p.SpillBytes > 0 }) {
+		return spill.RingBytes
 	}
-	return spill.RingBytes
+	return 0
 }
+
+// ringBytes of a rank of this process.
+func (t *Trainer) ringBytes() int64 { return ringBytes(t.ranks[0].programs.all()) }
 
 // diskBandwidth is the part of a rank, in bytes a second.
 func (c Config) diskBandwidth() float64 {
 	return c.ActivationCheckpoint.OffloadBandwidth / float64(newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))
+}
+
+// AddedSeconds are what an optimizer step takes longer than one that keeps everything, by
+// the costs of operations and activation_checkpoint.offload_bandwidth: what is computed
+// again, and what copies to and from the file are waited for.
+func (t *Trainer) AddedSeconds() (reruns, waits float64) {
+	costs := t.options.copyCosts()
+	if t.budget != nil {
+		costs = t.budget.costs
+	}
+	of := t.ranks[0].programs.times(t.config.Training.Microbatches(), costs)
+	return float64(of.reruns) / 1e9, float64(of.waits) / 1e9
+}
+
+// copyCosts are those by which copies are placed where no planner does.
+func (o Options) copyCosts() checkpoint.Costs {
+	if o.Costs != nil {
+		return o.Costs
+	}
+	return checkpoint.DefaultCosts()
 }

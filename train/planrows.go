@@ -18,10 +18,13 @@ type PlanRow struct {
 	// Size of the arena: the peak and what placement loses.
 	ArenaBytes int64 `json:"arena_bytes"`
 	// The peak and what is held beside the arena: parameters, gradients, optimizer state,
-	// tables and the copy of the state. It is what a budget bounds.
+	// tables, the copy of the state and the buffers of what is offloaded. It is what a budget
+	// bounds.
 	TotalBytes int64 `json:"total_bytes"`
 	// Bytes that are carried over to backward in a file, and not in memory.
 	OffloadedBytes int64 `json:"offloaded_bytes,omitempty"`
+	// Buffers on their way, which are held beside the arena.
+	OffloadBufferBytes int64 `json:"offload_buffer_bytes,omitempty"`
 	// Host memory beside the arena that activation_checkpoint.check takes.
 	CheckBytes int64 `json:"check_bytes,omitempty"`
 	// Floating-point operations that run a second time in one optimizer step, and
@@ -175,13 +178,14 @@ const boundPoints = 60
 // how often a step runs them alone.
 func (m *planMaker) bound(r *PlanReport, least, none int64) {
 	microbatches := m.config.Training.Microbatches()
-	beside := m.budget.bounded(m.held).bytes()
+	held := m.budget.bounded(m.held)
+	held.ring = 0 // which only some plans hold
 	for i := range int64(boundPoints + 1) {
 		w := Within{BudgetBytes: least + (none-least)*i/boundPoints}
 		var bound int64
 		for _, q := range m.programs.all() {
 			if m.programs.trains(q) {
-				bound += int64(m.programs.stepCount(q, microbatches)) * m.budget.planners[hashLines(q.Graph.Describe())].Bound(w.BudgetBytes-beside)
+				bound += int64(m.programs.stepCount(q, microbatches)) * m.budget.bound(m.budget.planners[hashLines(q.Graph.Describe())], m.config, w.BudgetBytes-held.bytes())
 			}
 		}
 		w.BoundPct = m.programs.times(microbatches, m.budget.costs).percent(bound)
@@ -212,12 +216,12 @@ func (m *planMaker) row(r *PlanReport, mode string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	held := c.beside()
+	held := c.beside(p.all()...)
 	m.programs, m.held = p, held
 	r.Model, r.PersistentBytes, r.StateCopyBytes = c.model, held.persistent, held.stateCopy
 	microbatches := m.config.Training.Microbatches()
 	u, t := p.usage(microbatches), p.times(microbatches, m.budget.costs)
-	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, OffloadedBytes: u.offloadedBytes, CheckBytes: u.checkBytes,
+	row := PlanRow{Mode: mode, SavedBytes: u.savedBytes, PeakBytes: u.peakBytes, ArenaBytes: u.arenaBytes, TotalBytes: held.bytes() + u.peakBytes, OffloadedBytes: u.offloadedBytes, OffloadBufferBytes: held.ring, CheckBytes: u.checkBytes,
 		RecomputedFLOPs: u.recomputedFLOPs, RecomputedPct: u.recomputedPct(), RecomputedSeconds: float64(t.reruns) / 1e9, RecomputedTimePct: t.percent(t.reruns),
 		OffloadWaitSeconds: float64(t.waits) / 1e9}
 	if mode == budgetMode {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/graph"
@@ -104,6 +105,8 @@ type compiler struct {
 	optimizer Optimizer
 	// budget to plan within; nil unless that is the mode.
 	budget *budget
+	// copyCosts are Options.copyCosts.
+	copyCosts checkpoint.Costs
 }
 
 func (c *compiler) compile() (*programs, []string, error) {
@@ -308,5 +311,5 @@ func newCompiler(c Config, o Options, store *graph.Store, e ends) (*compiler, er
 	if err := errors.Join(l.checkExperts(m), l.checkTensors(m, o.Loss)); err != nil {
 		return nil, err
 	}
-	return &compiler{config: c, layout: l, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer}, nil
+	return &compiler{config: c, layout: l, model: m, dtype: dtype, store: store, ends: e, loss: o.Loss, optimizer: o.Optimizer, copyCosts: o.copyCosts()}, nil
 }

@@ -42,7 +42,8 @@ type Options struct {
 	Disk func(spill.Disk) spill.Disk
 	// Costs of running operations again that activation_checkpoint.mode "budget" and plan
 	// reports reckon with, the same on all ranks. nil has a run in that mode measure them;
-	// a plan report takes what was measured on this machine, or checkpoint.DefaultCosts.
+	// a plan report takes what was measured on this machine, or checkpoint.DefaultCosts. In
+	// other modes they tell when copies to and from a file set out.
 	Costs checkpoint.Costs
 	// CostFolder is where measured costs are kept; empty is lethe/costs in the user's folder
 	// of caches.
@@ -279,7 +280,7 @@ func (t *Trainer) Memory() []graph.Memory {
 // variables, the copy of the state, buffers to offload, and what lives in the arena. A
 // budget bounds it.
 func (t *Trainer) PredictedBytes() int64 {
-	return t.Store().Bytes() + t.stagingBytes() + t.config.ringBytes() + t.ranks[0].programs.usage(1).peakBytes
+	return t.Store().Bytes() + t.stagingBytes() + t.ringBytes() + t.ranks[0].programs.usage(1).peakBytes
 }
 
 // StepResult is what a step reports of itself.
