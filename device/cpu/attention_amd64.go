@@ -70,13 +70,3 @@ func attentionGradientAVX2(p, dp unsafe.Pointer, rows, blocks, stride int, shift
 
 //go:noescape
 func attentionGradientAVX512(p, dp unsafe.Pointer, rows, blocks, stride int, shift, delta unsafe.Pointer, factor, floor float32)
-
-// attentionCopyAVX2 is copyRows for blocks of 8 columns, at all levels.
-//
-//go:noescape
-func attentionCopyAVX2(dst unsafe.Pointer, dstRow int, src unsafe.Pointer, srcRow, rows, blocks int)
-
-// attentionAddAVX2 is addRows for blocks of 8 columns, at all levels.
-//
-//go:noescape
-func attentionAddAVX2(dst unsafe.Pointer, dstRow int, x unsafe.Pointer, xRow, rows, blocks int, factor float32)

@@ -19,11 +19,3 @@ func attentionExp(level, unsafe.Pointer, int, int, unsafe.Pointer, unsafe.Pointe
 func attentionGradient(level, unsafe.Pointer, unsafe.Pointer, int, int, int, unsafe.Pointer, unsafe.Pointer, float32, float32) {
 	panic("cpu: no vector kernels")
 }
-
-func attentionCopyAVX2(unsafe.Pointer, int, unsafe.Pointer, int, int, int) {
-	panic("cpu: no vector kernels")
-}
-
-func attentionAddAVX2(unsafe.Pointer, int, unsafe.Pointer, int, int, int, float32) {
-	panic("cpu: no vector kernels")
-}

@@ -97,23 +97,3 @@ func exponential[T float](x T) T {
 	}
 	return T(math.Exp(float64(x)))
 }
-
-// scaleRows computes dst = factor·x for rows of width elements, dstRow and xRow
-// elements apart.
-func scaleRows[T float](l level, dst unsafe.Pointer, dstRow int, x unsafe.Pointer, xRow, rows, width int, factor T) {
-	for r := range rows {
-		scaledRow(l, slice[T](dst, r*dstRow, width), slice[T](x, r*xRow, width), factor)
-	}
-}
-
-// addRows computes dst += factor·x, like scaleRows.
-func addRows[T float](l level, dst unsafe.Pointer, dstRow int, x unsafe.Pointer, xRow, rows, width int, factor T) {
-	if vectorized[T](l) && rows > 0 && width > 0 && width%8 == 0 {
-		attentionAddAVX2(dst, 4*dstRow, x, 4*xRow, rows, width/8, float32(factor))
-		return
-	}
-	for r := range rows {
-		to := slice[T](dst, r*dstRow, width)
-		addScaledRow(l, to, to, slice[T](x, r*xRow, width), factor)
-	}
-}

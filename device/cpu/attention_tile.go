@@ -88,17 +88,6 @@ func tileRow[T float](l level, width int) int {
 	return row
 }
 
-// copyRows copies rows of width elements, dstRow and srcRow elements apart.
-func copyRows[T float](l level, dst unsafe.Pointer, dstRow int, src unsafe.Pointer, srcRow, rows, width int) {
-	if vectorized[T](l) && rows > 0 && width > 0 && width%8 == 0 {
-		attentionCopyAVX2(dst, 4*dstRow, src, 4*srcRow, rows, width/8)
-		return
-	}
-	for r := range rows {
-		copy(slice[T](dst, r*dstRow, width), slice[T](src, r*srcRow, width))
-	}
-}
-
 // packLanes packs panels of lanes, of width elements lane elements apart, at lane
 // first: step by step, the lanes of a step side by side. dst has panels of all steps.
 func packLanes[T float](l level, dst unsafe.Pointer, first int, src unsafe.Pointer, lane, lanes, width int) {

@@ -80,6 +80,7 @@ func (q *queue) Copy(dst, src device.Tensor) {
 		t.tile(transposeTile, transposeTile)
 	}
 	t.dst, t.src, t.to, t.from = dst.Pointer(), src.Pointer(), dst.DType(), src.DType()
+	t.vectors = q.dev.level != levelGo && t.to == t.from && t.dense() && t.inner*t.to.Size()%rowBytes == 0
 	q.run(t.chunks(), t)
 }
 
@@ -87,12 +88,17 @@ type copyTask struct {
 	loop
 	dst, src unsafe.Pointer
 	to, from device.DType
+	vectors  bool // whole rows are multiples of rowBytes
 }
 
 func (t *copyTask) do(_, i int) {
 	for c := t.chunk(i); c.next(); {
-		if t.to != t.from {
+		switch {
+		case t.to != t.from:
 			t.convert(&c)
+			continue
+		case t.vectors && c.n == t.inner:
+			t.copyRows(&c)
 			continue
 		}
 		switch t.to.Size() {
@@ -106,6 +112,14 @@ func (t *copyTask) do(_, i int) {
 			copyRow[uint64](t, &c)
 		}
 	}
+}
+
+// copyRows copies the row of c and those behind it that lie evenly apart.
+func (t *copyTask) copyRows(c *cursor) {
+	size, from := t.to.Size(), c.at
+	rows, apart := c.rows()
+	copyRowsAVX2(unsafe.Add(t.dst, from[0]*size), apart[0]*size, unsafe.Add(t.src, from[1]*size), apart[1]*size,
+		rows, c.n*size/rowBytes)
 }
 
 func copyRow[E any](t *copyTask, c *cursor) {

@@ -234,6 +234,23 @@ func (c *cursor) next() bool {
 	return true
 }
 
+// rows moves on to the last of the rows that lie evenly apart, from the present one on,
+// and returns how many these are and their distances.
+func (c *cursor) rows() (n int, apart [maxOperands]int) {
+	l, d := c.l, c.l.rank-2
+	if d < 0 {
+		return 1, apart
+	}
+	n = min(c.end-c.row, l.dims[d]-c.index[d])
+	c.row += n - 1
+	c.index[d] += n - 1
+	for o := range l.operands {
+		apart[o] = l.strides[o][d]
+		c.base[o] += (n - 1) * apart[o]
+	}
+	return n, apart
+}
+
 // carry counts the index of the row up by one.
 func (c *cursor) carry() {
 	l := c.l
