@@ -43,8 +43,7 @@ type Planned struct {
 	AddedNanoseconds int64
 	// BoundNanoseconds is what AddedNanoseconds of no plan within the budget undercut, as
 	// long as nodes are rerun once, right before backward first needs them, and the rules
-	// are kept (see [Planner.AnySchedule]). If values may be offloaded it holds for any
-	// schedule, and is lower.
+	// are kept (see [Planner.AnySchedule]).
 	BoundNanoseconds int64
 
 	peakSteps int // at which the peak lives

@@ -50,8 +50,8 @@ func copiedBytes(s *graph.Step, counts graph.Counts) (bytes int64) {
 // mover is the third arm of a Planner: what may wait outside the arena.
 type mover struct {
 	may []bool // by node id
-	// bytes that may be moved, and the time of a run that reruns and moves nothing.
-	bytes, step int64
+	// bytes that may be moved, and the time of the forward pass.
+	bytes, forward int64
 }
 
 // newMover looks for values that the user lets be moved and does not insist on: named in
@@ -147,14 +147,14 @@ func (p *Planner) larger(budget int64) [][]bool {
 	return sets
 }
 
-// leastWait is what a plan waits for copies at the least if as many bytes are moved as it
-// is too large by.
+// leastWait is what a plan waits for copies at the least if as many bytes are moved as it is
+// too large by: they are away as backward begins.
 func (p *Planner) leastWait(start Planned, budget int64) int64 {
 	excess := start.PeakBytes - budget
 	if excess <= 0 {
 		return 0
 	}
-	return max(0, 2*p.resolved.Pace.CopyNanoseconds(excess)-p.mover.step-start.AddedNanoseconds)
+	return max(0, p.resolved.Pace.CopyNanoseconds(excess)-p.mover.forward)
 }
 
 // savedOp is an op whose results a plan saves and may move.
@@ -201,21 +201,52 @@ func (p *Planner) moveUntil(rerun []bool, list []savedOp, budget int64) (Planned
 	return try(n), failed
 }
 
-// movedBound is undercut by what no plan adds to a step, under any schedule: reruns, and
-// waiting for copies. Copies away and back run one after another, within the step: in a
-// step of so much time so many bytes can be moved, and with as much more memory AnySchedule
-// holds. The least time for which that is no contradiction is the bound. It takes for
-// granted that several copies together take as long as one of all their bytes, or longer.
+// movedBound is undercut by what no plan adds to a step: reruns, and waiting for copies. A
+// plan is as large as it would be if it kept what it moves, less those bytes at the most, so
+// that its reruns take no less than the bound for so much more memory. How much it moves the
+// waiting tells: copies away run one after another, and have ended as backward begins, the
+// time of the forward pass and the waiting after the start of the step. Waits are looked at in
+// stretches, each with its least wait and its most bytes. It is taken for granted that
+// several copies together take as long as one of all their bytes, or longer.
 func (p *Planner) movedBound(budget int64) int64 {
-	most := min(p.AnySchedule(budget), math.MaxInt64/4)
-	fits := func(added int) bool {
-		moved := int64(sort.Search(int(p.mover.bytes), func(n int) bool {
-			return 2*p.resolved.Pace.CopyNanoseconds(int64(n+1)) > p.mover.step+int64(added)
-		}))
-		return p.AnySchedule(budget+moved) <= int64(added)
+	all := p.keptBound(budget + p.mover.bytes)
+	longest := max(0, p.resolved.Pace.CopyNanoseconds(p.mover.bytes)-p.mover.forward) // a longer wait moves no more
+	if none := p.keptBound(budget); none < longest {
+		longest = none // a plan that waits for longer is worse than what the bound is without
 	}
-	if added := int64(sort.Search(int(most), fits)); added < math.MaxInt64/4 {
-		return added
+	if all > math.MaxInt64-longest {
+		return math.MaxInt64
+	}
+	bound := longest + all
+	stretches := int64(32)
+	if p.front != nil { // whose bounds are quick
+		stretches = 256
+	}
+	stretch := longest/stretches + 1
+	for wait := int64(0); wait < longest; wait += stretch {
+		kept := p.keptBound(budget + p.moved(wait+stretch))
+		if kept < bound-wait {
+			bound = wait + kept
+		}
+	}
+	return bound
+}
+
+// moved is how many bytes are away as backward begins, at the most, if forward has waited so
+// long for it.
+func (p *Planner) moved(wait int64) int64 {
+	return int64(sort.Search(int(p.mover.bytes), func(n int) bool {
+		return p.resolved.Pace.CopyNanoseconds(int64(n+1)) > p.mover.forward+wait
+	}))
+}
+
+// keptBound is the bound for plans that move nothing: that of the front where there is one.
+func (p *Planner) keptBound(budget int64) int64 {
+	if p.front == nil {
+		return p.AnySchedule(budget)
+	}
+	if bound, ok := p.front.Bound(budget); ok {
+		return bound
 	}
 	return math.MaxInt64
 }

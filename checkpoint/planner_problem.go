@@ -21,9 +21,11 @@ func (p *Planner) build(f *forward) error {
 	}
 	b := &scheduleBuilder{Planner: p, program: program, values: make([]int, len(p.graph.Nodes)),
 		schedule: &remat.Schedule{Problem: &remat.Problem{}, Steps: make([]remat.Step, len(program.Steps)+2)}}
-	for _, step := range program.Steps {
-		if p.mover.may != nil && step.Computes() {
-			p.mover.step += p.resolved.Pace.Nanoseconds(at(step.Node, p.counts))
+	if p.offloads() {
+		for _, step := range program.Steps[:program.Boundary()-1] {
+			if step.Computes() {
+				p.mover.forward += p.resolved.Pace.Nanoseconds(at(step.Node, p.counts))
+			}
 		}
 	}
 	b.addOps(f)

@@ -54,3 +54,35 @@ func TestBudgetOffloadsWhereItPays(t *testing.T) {
 		t.Errorf("a disk of 1 kB/s holds %d bytes, with a ring of %d; steps %v, want %v", u.offloadedBytes, r.ringBytes(), got, want)
 	}
 }
+
+// A report's budgets fall from what keeping everything takes to the least, which no row
+// undercuts, with a disk too.
+func TestReportWithDisk(t *testing.T) {
+	c := budgetConfig(t)
+	c.Training.LocalBatchSize, c.Training.GlobalBatchSize = 256, 512
+	keeps, err := PlanReportFor(c, Options{Model: tinyLlama()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ActivationCheckpoint.Offload = StringList{"*"}
+	r, err := PlanReportFor(c, Options{Model: tinyLlama()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := r.Rows[len(r.Rows)-1]
+	before := keeps.Rows[0].TotalBytes
+	for _, x := range r.Rows {
+		if x.Within != nil {
+			if x.BudgetBytes > before || x.TotalBytes > x.BudgetBytes {
+				t.Errorf("budget %d, %d bytes held; the one before is %d", x.BudgetBytes, x.TotalBytes, before)
+			}
+			before = x.BudgetBytes
+		}
+		if x.TotalBytes < last.BudgetBytes {
+			t.Errorf("%s holds %d bytes, %d is said to be the least", x.Mode, x.TotalBytes, last.BudgetBytes)
+		}
+	}
+	if r.Bounds[len(r.Bounds)-1].BudgetBytes != keeps.Rows[0].TotalBytes {
+		t.Errorf("bounds up to %d bytes, keeping everything takes %d", r.Bounds[len(r.Bounds)-1].BudgetBytes, keeps.Rows[0].TotalBytes)
+	}
+}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"math"
 
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device"
@@ -69,7 +70,7 @@ type PlanReport struct {
 	// StateCopyBytes hold the copy of the state while it is written: 0 unless
 	// state.async_mode is "async" or ranks have to bring their parts together.
 	StateCopyBytes int64
-	// Bounds are what no plan undercuts, at budgets from the smallest to what mode "none" takes.
+	// Bounds are what no plan undercuts, at budgets from the smallest to that for everything.
 	Bounds []Within
 	// Explanation tells for each value of the config's own mode what becomes of
 	// it, and why.
@@ -80,7 +81,7 @@ type PlanReport struct {
 }
 
 // PlanReportFor builds and compiles the Programs of a config under every mode, and under
-// budgets between what mode "none" takes and the least. It allocates none of their memory, so
+// budgets between what holding everything takes and the least. It allocates none of their memory, so
 // it works for models of any size.
 func PlanReportFor(c Config, o Options) (*PlanReport, error) {
 	m, r, err := planModes(c, o)
@@ -147,10 +148,11 @@ func (m *planMaker) modes(r *PlanReport) error {
 	return m.row(r, budgetMode, bytes)
 }
 
-// sweepPercent are the budgets of a report, in percent of what mode "none" holds more than the least.
+// sweepPercent are the budgets of a report, in percent of what holding everything takes more than
+// the least.
 var sweepPercent = []int64{75, 50, 25, 10, 0}
 
-// sweep reports on budgets between none and the least.
+// sweep reports on budgets between everything and the least.
 func (m *planMaker) sweep(r *PlanReport) error {
 	c, err := m.compiler(budgetMode, 0)
 	if err != nil {
@@ -161,14 +163,32 @@ func (m *planMaker) sweep(r *PlanReport) error {
 	if !errors.As(err, &infeasible) {
 		return err
 	}
-	least, none := infeasible.SmallestBytes, r.Rows[0].TotalBytes
-	for _, percent := range sweepPercent {
-		if err := m.row(r, budgetMode, least+(none-least)*percent/100); err != nil {
+	least, most := infeasible.SmallestBytes, r.Rows[0].TotalBytes
+	if len(m.config.ActivationCheckpoint.Offload) > 0 { // which leaves nothing in memory in mode "none"
+		if most, err = m.unbounded(); err != nil {
 			return err
 		}
 	}
-	m.bound(r, least, none)
+	for _, percent := range sweepPercent {
+		if err := m.row(r, budgetMode, least+(most-least)*percent/100); err != nil {
+			return err
+		}
+	}
+	m.bound(r, least, most)
 	return nil
+}
+
+// unbounded is what a step holds within a budget for everything.
+func (m *planMaker) unbounded() (int64, error) {
+	c, err := m.compiler(budgetMode, math.MaxInt64/4)
+	if err != nil {
+		return 0, err
+	}
+	p, _, err := c.compile()
+	if err != nil {
+		return 0, err
+	}
+	return c.beside(p.all()...).bytes() + p.usage(1).peakBytes, nil
 }
 
 // boundPoints are the budgets at which a report knows bounds.
@@ -176,12 +196,12 @@ const boundPoints = 60
 
 // bound adds what is known of all budgets between two. Programs that share a planner differ in
 // how often a step runs them alone.
-func (m *planMaker) bound(r *PlanReport, least, none int64) {
+func (m *planMaker) bound(r *PlanReport, least, most int64) {
 	microbatches := m.config.Training.Microbatches()
 	held := m.budget.bounded(m.held)
 	held.ring = 0 // which only some plans hold
 	for i := range int64(boundPoints + 1) {
-		w := Within{BudgetBytes: least + (none-least)*i/boundPoints}
+		w := Within{BudgetBytes: least + (most-least)*i/boundPoints}
 		var bound int64
 		for _, q := range m.programs.all() {
 			if m.programs.trains(q) {
