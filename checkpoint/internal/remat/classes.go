@@ -20,9 +20,11 @@ type class struct {
 // for all; what the choices come to is looked at for each.
 func menus(layers []*layer) []menu {
 	all := make([]menu, len(layers))
-	for _, c := range classes(layers) {
+	list := classes(layers)
+	forEach(len(list), func(i int) {
+		c := list[i]
 		first := layers[c.members[0]]
-		found := first.lowered(c.forward, c.backward).choose()
+		found := first.lowered(c.forward, c.backward).menu()
 		for _, i := range c.members {
 			m := menu{choices: slices.Clone(found.choices), bounds: found.bounds}
 			for j := range m.choices {
@@ -31,7 +33,7 @@ func menus(layers []*layer) []menu {
 			m.choices = undominated(m.choices, func(q choice) offer { return q.offer })
 			all[i] = m
 		}
-	}
+	})
 	return all
 }
 

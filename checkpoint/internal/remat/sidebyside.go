@@ -2,7 +2,9 @@ package remat
 
 import (
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // sideBySide runs functions that do not share what they write.
@@ -25,4 +27,15 @@ func inParts(n int, do func(begin, end int)) {
 		functions[i] = func() { do(i*n/parts, (i+1)*n/parts) }
 	}
 	sideBySide(functions...)
+}
+
+// forEach calls do for the numbers below n, side by side.
+func forEach(n int, do func(i int)) {
+	var next atomic.Int64
+	worker := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			do(i)
+		}
+	}
+	sideBySide(slices.Repeat([]func(){worker}, max(1, min(n, runtime.GOMAXPROCS(0))))...)
 }
