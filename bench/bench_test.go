@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // TestRows runs the smallest product as a user would and reads what is printed.
 func TestRows(t *testing.T) {
 	var out strings.Builder
-	if err := run(context.Background(), []string{"--json", "--repeats=1", "--threads=1", "--run=^sgemm 64x64x64$"}, &out); err != nil {
+	if err := run(context.Background(), []string{"--json", "--repeats=1", "--threads=1", "--run=^sgemm 64x64x64$"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"fma_peak"}
@@ -47,7 +48,7 @@ func TestUsage(t *testing.T) {
 		"--repeats":         {"--repeats=0"},
 		"unknown arguments": {"sgemm"},
 	} {
-		if err := run(context.Background(), args, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(context.Background(), args, nil, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want one about %s", args, err, want)
 		}
 	}

@@ -27,22 +27,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/lethe-go/lethe/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("bench", run) }
 
 // options of a run.
 type options struct {
@@ -55,8 +47,9 @@ type options struct {
 // wants reports whether a row is asked for.
 func (o options) wants(name string) bool { return o.only.MatchString(name) }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(log)
 	asJSON := flags.Bool("json", false, "print one JSON object for each row")
 	python := flags.String("python", "", "`path` of a Python with torch; without it PyTorch is left out")
 	threads := flags.String("threads", "1,2", "numbers of threads, with commas between them")

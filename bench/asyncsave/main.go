@@ -18,24 +18,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/command"
 	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/train"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "asyncsave:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("asyncsave", run) }
 
 // Result is what one run measured. Times are in milliseconds.
 type Result struct {
@@ -64,15 +56,18 @@ type Row struct {
 	RatioP99 float64 `json:"ratio_p99"`
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("asyncsave", flag.ExitOnError)
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	flags := flag.NewFlagSet("asyncsave", flag.ContinueOnError)
+	flags.SetOutput(log)
 	path := flags.String("config", "configs/quickstart.toml", "`file` of the run")
 	blocks := flags.Int("blocks", 8, "blocks of each kind")
 	block := flags.Int("steps", 40, "steps in a block")
 	every := flags.Int("every", 20, "steps from one save to the next")
 	asJSON := flags.Bool("json", false, "print one JSON object")
 	folder := flags.String("folder", "", "`folder` on the disk to measure; without it a temporary one")
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if *blocks < 1 || *block < 1 || *every < 1 {
 		return fmt.Errorf("--blocks %d --steps %d --every %d: each must be at least 1", *blocks, *block, *every)
 	}

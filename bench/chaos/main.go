@@ -12,31 +12,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"time"
+
+	"github.com/lethe-go/lethe/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	equal, err := run(ctx, os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-	}
-	if err != nil || !equal {
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("chaos", run) }
 
-func run(ctx context.Context, args []string) (equal bool, err error) {
-	c := chaos{out: os.Stdout}
-	flags := flag.NewFlagSet("chaos", flag.ExitOnError)
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	c := chaos{out: out}
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(log)
 	flags.StringVar(&c.config, "config", "configs/quickstart.toml", "`file` of the run")
 	flags.IntVar(&c.steps, "steps", 1000, "optimizer steps of the run")
 	flags.IntVar(&c.interval, "interval", 20, "steps between two states")
@@ -44,26 +37,31 @@ func run(ctx context.Context, args []string) (equal bool, err error) {
 	flags.DurationVar(&c.to, "to", 60*time.Second, "longest life of a process")
 	flags.Uint64Var(&c.seed, "seed", 1, "of the times")
 	flags.StringVar(&c.folder, "folder", "", "new or empty `folder` for both runs; without it a temporary one, which is removed if all is equal")
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	c.overrides = flags.Args()
 	temporary := c.folder == ""
 	if temporary {
 		if c.folder, err = os.MkdirTemp("", "chaos"); err != nil {
-			return false, err
+			return err
 		}
 	} else if entries, err := os.ReadDir(c.folder); err == nil && len(entries) > 0 {
-		return false, fmt.Errorf("--folder %s: it is not empty: a run would go on from what is there; give another", c.folder)
+		return fmt.Errorf("--folder %s: it is not empty: a run would go on from what is there; give another", c.folder)
 	}
 	c.lethe = filepath.Join(c.folder, "lethe")
 	build := exec.CommandContext(ctx, "go", "build", "-o", c.lethe, "github.com/lethe-go/lethe/cmd/lethe")
-	build.Stderr = os.Stderr
+	build.Stderr = log
 	if err := build.Run(); err != nil {
-		return false, fmt.Errorf("go build: %w", err)
+		return fmt.Errorf("go build: %w", err)
 	}
-	equal, err = c.run(ctx)
-	if err == nil && equal && temporary {
-		return true, os.RemoveAll(c.folder)
+	equal, err := c.run(ctx)
+	if err == nil && !equal {
+		err = errors.New("the runs differ")
 	}
-	fmt.Fprintf(os.Stderr, "the runs and their output are in %s\n", c.folder)
-	return equal, err
+	if err == nil && temporary {
+		return os.RemoveAll(c.folder)
+	}
+	fmt.Fprintf(log, "the runs and their output are in %s\n", c.folder)
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/lethe-go/lethe/bench/internal/command"
 	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/collective/local"
@@ -26,30 +27,30 @@ import (
 // startedKey is set for processes that mpirun has started on behalf of this command.
 const startedKey = "LETHE_BENCH_COLLECTIVE"
 
-func main() {
-	n := flag.Int("n", 2, "processes")
-	turns := flag.Int("turns", 15, "turns of each row")
-	asJSON := flag.Bool("json", false, "print one JSON object per row")
-	flag.Parse()
-	var err error
+func main() { command.Main("collective", run) }
+
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	flags := flag.NewFlagSet("collective", flag.ContinueOnError)
+	flags.SetOutput(log)
+	n := flags.Int("n", 2, "processes")
+	turns := flags.Int("turns", 15, "turns of each row")
+	asJSON := flags.Bool("json", false, "print one JSON object per row")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if os.Getenv(startedKey) == "" {
-		err = start(*n)
-	} else {
-		err = run(*turns, *asJSON, os.Stdout)
+		return start(ctx, *n)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "collective:", err)
-		os.Exit(1)
-	}
+	return compare(ctx, *turns, *asJSON, out)
 }
 
 // start starts this command under mpirun, by any user and on any number of processors.
-func start(n int) error {
+func start(ctx context.Context, n int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(cmp.Or(os.Getenv("MPIRUN"), "mpirun"), append([]string{"-n", strconv.Itoa(n), self}, os.Args[1:]...)...)
+	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("MPIRUN"), "mpirun"), append([]string{"-n", strconv.Itoa(n), self}, os.Args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), startedKey+"=1",
 		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
@@ -69,12 +70,13 @@ type Row struct {
 	LocalToRaw float64 `json:"local_to_raw"`
 }
 
-func run(turns int, asJSON bool, out io.Writer) error {
-	w, err := mpi.Init(context.Background())
+// compare prints the rows, on the first rank.
+func compare(ctx context.Context, turns int, asJSON bool, out io.Writer) error {
+	w, err := mpi.Init(ctx)
 	if err != nil {
 		return err
 	}
-	g, err := w.Group(context.Background(), nil, mpi.Options{})
+	g, err := w.Group(ctx, nil, mpi.Options{})
 	if err != nil {
 		return err
 	}

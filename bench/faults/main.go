@@ -27,26 +27,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/lethe-go/lethe/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "faults:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("faults", run) }
 
-func run(ctx context.Context, args []string, out io.Writer) (err error) {
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	flags.SetOutput(log)
 	timeout := flags.Duration("timeout", 3*time.Second, "comm.train_timeout")
 	config := flags.String("config", "configs/deepseek_v3_debug.toml", "`file` of the run")
 	if err := flags.Parse(args); err != nil {

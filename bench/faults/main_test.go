@@ -13,7 +13,7 @@ import (
 )
 
 func TestUsage(t *testing.T) {
-	if err := run(context.Background(), []string{"flood"}, io.Discard); err == nil || !strings.Contains(err.Error(), "want stop, cut or kill") {
+	if err := run(context.Background(), []string{"flood"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "want stop, cut or kill") {
 		t.Error(err)
 	}
 }

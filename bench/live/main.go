@@ -21,24 +21,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/command"
 	"github.com/lethe-go/lethe/bench/internal/quantile"
 	"github.com/lethe-go/lethe/internal/live/livetest"
 	"github.com/lethe-go/lethe/train"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "live:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("live", run) }
 
 // Row is what steps took, in milliseconds.
 type Row struct {
@@ -54,15 +46,18 @@ type Row struct {
 // warmUp steps are not measured.
 const warmUp = 5
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("live", flag.ExitOnError)
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	flags := flag.NewFlagSet("live", flag.ContinueOnError)
+	flags.SetOutput(log)
 	path := flags.String("config", "configs/quickstart.toml", "`file` of the run")
 	m := &meter{}
 	flags.IntVar(&m.connections, "connections", 1000, "of the attack")
 	blocks := flags.Int("blocks", 2, "blocks of each kind")
 	flags.IntVar(&m.block, "steps", 200, "steps in a block")
 	asJSON := flags.Bool("json", false, "print one JSON object a row")
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	if m.connections < 1 || *blocks < 1 || m.block < 1 {
 		return fmt.Errorf("--connections %d --blocks %d --steps %d: each must be at least 1", m.connections, *blocks, m.block)
 	}

@@ -33,19 +33,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
+
+	"github.com/lethe-go/lethe/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "offload:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("offload", run) }
 
 func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags := flag.NewFlagSet("offload", flag.ContinueOnError)

@@ -31,27 +31,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/lethe-go/lethe/attention"
+	"github.com/lethe-go/lethe/bench/internal/command"
 	"github.com/lethe-go/lethe/collective/local"
 	"github.com/lethe-go/lethe/model/llama3"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "overlap:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("overlap", run) }
 
 func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags := flag.NewFlagSet("overlap", flag.ContinueOnError)

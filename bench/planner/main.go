@@ -11,41 +11,41 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lethe-go/lethe/bench/internal/command"
 	"github.com/lethe-go/lethe/checkpoint"
 	"github.com/lethe-go/lethe/device/cpu"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/internal/modelgraph"
 )
 
-func main() {
-	only := flag.String("model", "", "plan this model alone")
-	flag.Parse()
-	if err := run(os.Stdout, *only); err != nil {
-		fmt.Fprintln(os.Stderr, "planner:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("planner", run) }
 
-func run(out io.Writer, only string) error {
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	flags := flag.NewFlagSet("planner", flag.ContinueOnError)
+	flags.SetOutput(log)
+	only := flags.String("model", "", "plan this model alone")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	models := append(modelgraph.Debug(), modelgraph.Large()...)
-	if only != "" {
-		i := slices.IndexFunc(models, func(m modelgraph.Model) bool { return m.Name == only })
+	if *only != "" {
+		i := slices.IndexFunc(models, func(m modelgraph.Model) bool { return m.Name == *only })
 		if i < 0 {
 			var names []string
 			for _, m := range models {
 				names = append(names, strconv.Quote(m.Name))
 			}
-			return fmt.Errorf("no model %q: want one of %s", only, strings.Join(names, ", "))
+			return fmt.Errorf("no model %q: want one of %s", *only, strings.Join(names, ", "))
 		}
 		models = models[i : i+1]
 	}
@@ -53,6 +53,9 @@ func run(out io.Writer, only string) error {
 	defer w.Flush() // of the models before one that fails, too
 	fmt.Fprintln(w, "model\tops\tbudget\tpeak_bytes\trecomputed_pct\tbound_pct\tgap_pct\tany_pct\tseconds\t")
 	for _, m := range models {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := plan(w, m); err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}

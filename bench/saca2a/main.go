@@ -40,20 +40,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/lethe-go/lethe/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "saca2a:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { command.Main("saca2a", run) }
 
 func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags := flag.NewFlagSet("saca2a", flag.ContinueOnError)
