@@ -137,6 +137,9 @@ func (t *gemmTasks[T]) runShared() {
 	if p.empty() {
 		return
 	}
+	if t.q.dev.pool.workers > 1 {
+		p.wanted = gemmTilesWanted
+	}
 	t.q.reserve(gemmEdgeBytes + int64(p.bufferBytes()))
 	p.place(unsafe.Add(t.q.scratch[0].base, gemmEdgeBytes))
 	for more := p.firstSlab(); more; more = p.nextSlab() {

@@ -6,7 +6,8 @@ import "unsafe"
 //
 // It is cut into slabs that the packed operands of fit the pack buffers. Of each
 // slab, operands are packed first, or left in place where packing does not pay,
-// and then c is computed in tiles. Every element of c is the sum over blocks of
+// and then c is computed in tiles. Where one operand fits as a whole, every tile packs
+// the other's lanes for itself: these then come from the second-level cache. Every element of c is the sum over blocks of
 // gemmDepth steps, in order, of what the micro-kernel sums for it alone. So its
 // bits depend neither on slabs and tiles nor on packing nor on who computes it.
 type gemmProduct[T float] struct {
@@ -20,6 +21,9 @@ type gemmProduct[T float] struct {
 	turned     bool // the product is cᵀ = bᵀ·aᵀ: rows of a are those of the result's columns
 	halved     bool // b has at most half a panel of columns: panels are of that width
 	dotted     bool // b is a vector
+	wanted     int  // tiles that a slab should have, to keep workers busy to the end
+
+	freshA, freshB bool // tiles pack this operand for themselves
 
 	// The slab: rows a.first to a.last, columns b.first to b.last, steps a.start
 	// to a.stop; and how it is tiled.
@@ -55,7 +59,7 @@ func (p *gemmProduct[T]) set(l level, limit gemmLimit, m, n, k int, a unsafe.Poi
 	b unsafe.Pointer, bRow, bColumn int, c unsafe.Pointer, cRow int, accumulate bool) {
 	rows, columns := gemmTileOf[T](l)
 	*p = gemmProduct[T]{
-		level: l, limit: limit, k: k, c: c, cRow: cRow, accumulate: accumulate,
+		level: l, limit: limit, k: k, c: c, cRow: cRow, accumulate: accumulate, wanted: 1,
 		a: gemmSide[T]{data: a, lane: aRow, step: aColumn, lanes: m, width: rows},
 		b: gemmSide[T]{data: b, lane: bColumn, step: bRow, lanes: n, width: columns},
 	}
@@ -117,27 +121,50 @@ const (
 	gemmSameSetBytes = 4096
 )
 
-// place decides which operands are packed, and gives those their buffers.
+// place decides which operands are packed, and gives those their buffers. One for the
+// operand that tiles pack for themselves comes first, and each worker has its own.
 func (p *gemmProduct[T]) place(buffer unsafe.Pointer) {
 	p.turn()
 	aInPlace, bInPlace := p.inPlace()
+	p.freshen(aInPlace, bInPlace)
 	size := int(unsafe.Sizeof(*new(T)))
-	if !aInPlace {
+	buffer = unsafe.Add(buffer, p.freshBytes())
+	if !aInPlace && !p.freshA {
 		p.a.packed = buffer
 		buffer = unsafe.Add(buffer, alignUp(min(p.limit.rows, roundUp(p.a.lanes, p.a.width))*min(p.limit.steps, p.k)*size))
 	}
-	if !bInPlace {
+	if !bInPlace && !p.freshB {
 		p.b.packed = buffer
 	}
-	if aInPlace {
+	if p.a.inPlace() {
 		p.limit.rows = p.a.lanes
 	}
-	if bInPlace {
+	if p.b.inPlace() {
 		p.limit.columns = p.b.lanes
 	}
-	if aInPlace && bInPlace {
+	if p.a.inPlace() && p.b.inPlace() {
 		p.limit.steps = p.k
 	}
+}
+
+// freshen decides whether tiles pack an operand for themselves: the larger one, whose
+// lanes suffice for as many tiles as are wanted, where the other fits into its buffer. Each
+// panel of b then meets all rows of a, so that these should not be too many.
+func (p *gemmProduct[T]) freshen(aInPlace, bInPlace bool) {
+	if p.turned {
+		return
+	}
+	p.freshA = !aInPlace && p.b.lanes <= p.limit.columns && p.a.lanes > p.wanted*p.a.width
+	p.freshB = !bInPlace && p.a.lanes <= min(gemmFreshRows, p.limit.rows) && p.b.lanes > p.wanted*p.b.width
+	if p.freshA && p.freshB {
+		p.freshA = p.a.lanes >= p.b.lanes
+		p.freshB = !p.freshA
+	}
+}
+
+// freshBytes is the size of what a tile packs for itself.
+func (p *gemmProduct[T]) freshBytes() int {
+	return alignUp(gemmTileRows * min(gemmDepth, p.k) * int(unsafe.Sizeof(*new(T))))
 }
 
 // turn exchanges the operands of a product of at most a panel of rows where the elements
@@ -179,7 +206,7 @@ func (p *gemmProduct[T]) inPlace() (a, b bool) {
 // bufferBytes is the size of the buffer that place hands out.
 func (p *gemmProduct[T]) bufferBytes() int {
 	steps, size := min(p.limit.steps, p.k), int(unsafe.Sizeof(*new(T)))
-	return alignUp(min(p.limit.rows, roundUp(p.a.lanes, p.a.width))*steps*size) +
+	return p.freshBytes() + alignUp(min(p.limit.rows, roundUp(p.a.lanes, p.a.width))*steps*size) +
 		min(p.limit.columns, roundUp(p.b.lanes, p.b.width))*steps*size
 }
 
@@ -228,11 +255,14 @@ func (p *gemmProduct[T]) pack(i int) {
 }
 
 const (
-	// A block of a of gemmTileRows × gemmDepth stays in the second-level cache.
-	gemmTileRows    = 144
-	gemmTileColumns = 256
-	// gemmTilesWanted is how many tiles a slab should have to keep workers busy
-	// to the end, as long as tiles have gemmTileColumnsMin columns.
+	// A block of a of gemmTileRows × gemmDepth stays in the second-level cache, and so do
+	// one of b of gemmFreshColumns and one of gemmFreshRows of a.
+	gemmTileRows     = 144
+	gemmTileColumns  = 256
+	gemmFreshColumns = 128
+	gemmFreshRows    = 512
+	// gemmTilesWanted is how many tiles a slab should have that several workers share,
+	// as long as tiles have gemmTileColumnsMin columns.
 	gemmTilesWanted    = 24
 	gemmTileColumnsMin = 64
 )
@@ -240,12 +270,19 @@ const (
 // tileSlab cuts the slab into tiles of about equal size.
 func (p *gemmProduct[T]) tileSlab() {
 	rows, columns := p.a.last-p.a.first, p.b.last-p.b.first
-	down := ceilDiv(rows, gemmTileRows)
-	p.tileRows = roundUp(ceilDiv(rows, down), p.a.width)
-	down = ceilDiv(rows, p.tileRows)
-	p.tileColumns = gemmTileColumns
-	for p.tileColumns > gemmTileColumnsMin && down*ceilDiv(columns, p.tileColumns) < gemmTilesWanted {
-		p.tileColumns /= 2
+	switch {
+	case p.freshA:
+		p.tileRows, p.tileColumns = min(gemmTileRows, roundUp(ceilDiv(rows, p.wanted), p.a.width)), columns
+	case p.freshB:
+		p.tileRows, p.tileColumns = rows, min(gemmFreshColumns, roundUp(ceilDiv(columns, p.wanted), p.b.width))
+	default:
+		down := ceilDiv(rows, gemmTileRows)
+		p.tileRows = roundUp(ceilDiv(rows, down), p.a.width)
+		down = ceilDiv(rows, p.tileRows)
+		p.tileColumns = gemmTileColumns
+		for p.tileColumns > gemmTileColumnsMin && down*ceilDiv(columns, p.tileColumns) < p.wanted {
+			p.tileColumns /= 2
+		}
 	}
 	p.tilesAcross = ceilDiv(columns, p.tileColumns)
 }
@@ -254,21 +291,36 @@ func (p *gemmProduct[T]) tiles() int {
 	return p.tilesAcross * ceilDiv(p.a.last-p.a.first, p.tileRows)
 }
 
-// tile computes one tile of the slab. edge has gemmEdgeBytes.
-func (p *gemmProduct[T]) tile(index int, edge unsafe.Pointer) {
+// tile computes one tile of the slab. scratch is the worker's.
+func (p *gemmProduct[T]) tile(index int, scratch unsafe.Pointer) {
 	i := p.a.first + index/p.tilesAcross*p.tileRows
 	j := p.b.first + index%p.tilesAcross*p.tileColumns
 	iEnd, jEnd := min(p.a.last, i+p.tileRows), min(p.b.last, j+p.tileColumns)
+	fresh := *p
 	for step := p.a.start; step < p.a.stop; step += gemmDepth {
+		if p.freshA {
+			fresh.a.freshen(p.level, i, iEnd, step, p.a.stop, scratch)
+		} else if p.freshB {
+			fresh.b.freshen(p.level, j, jEnd, step, p.b.stop, scratch)
+		}
 		for column := j; column < jEnd; column += p.b.width {
-			p.strips(i, iEnd, column, step, edge)
+			fresh.strips(i, iEnd, column, step, min(gemmDepth, p.a.stop-step), scratch)
 		}
 	}
 }
 
-// strips multiplies the rows [i, iEnd) of a with the panel of b at column j.
-func (p *gemmProduct[T]) strips(i, iEnd, j, step int, edge unsafe.Pointer) {
-	depth := min(gemmDepth, p.a.stop-step)
+// freshen packs what a tile needs of one depth of the operand.
+func (s *gemmSide[T]) freshen(l level, first, last, step, stop int, scratch unsafe.Pointer) {
+	s.packed, s.stale = unsafe.Add(scratch, gemmEdgeBytes), true
+	s.first, s.last, s.start, s.stop = first, last, step, min(stop, step+gemmDepth)
+	for task := range s.packTasks() {
+		s.pack(l, task)
+	}
+}
+
+// strips multiplies the rows [i, iEnd) of a with the panel of b at column j, for depth
+// steps. edge has gemmEdgeBytes.
+func (p *gemmProduct[T]) strips(i, iEnd, j, step, depth int, edge unsafe.Pointer) {
 	accumulate := p.accumulate || step > 0
 	if p.turned {
 		p.turnedStrips(i, iEnd, j, step, depth, accumulate, edge)
