@@ -16,8 +16,8 @@ import (
 // disk that values wait on.
 type disk struct {
 	name      string
-	bandwidth float64 // bytes a second
-	real      bool
+	limit     float64 // bytes a second; 0 is the real disk
+	bandwidth float64 // the same as measured
 }
 
 const realDisk = "real"
@@ -25,10 +25,10 @@ const realDisk = "real"
 func parseDisks(names string) ([]disk, error) {
 	var list []disk
 	for name := range strings.SplitSeq(names, ",") {
-		d := disk{name: name, real: name == realDisk}
-		if !d.real {
+		d := disk{name: name}
+		if name != realDisk {
 			var err error
-			if d.bandwidth, err = local.ParseBandwidth(name); err != nil {
+			if d.limit, err = local.ParseBandwidth(name); err != nil {
 				return nil, fmt.Errorf("--disks: %w, or %s", err, realDisk)
 			}
 		}
@@ -39,10 +39,10 @@ func parseDisks(names string) ([]disk, error) {
 
 // through is what stands before the file of a rank.
 func (d disk) through(file spill.Disk) spill.Disk {
-	if d.real {
+	if d.limit == 0 {
 		return file
 	}
-	return spill.Limit(&modelled{Disk: file}, d.bandwidth)
+	return spill.Limit(&modelled{Disk: file}, d.limit)
 }
 
 // modelled is a disk in memory, in place of a file that stays empty.
@@ -64,41 +64,41 @@ func (m *modelled) WriteAt(p []byte, offset int64) (int, error) {
 	return copy(m.pages[offset:], p), nil
 }
 
-// measureDisk returns the bandwidth of a folder's disk, in bytes a second: what is written
-// and read back goes as values do.
-func measureDisk(folder string) (bandwidth float64, err error) {
-	const bytes, times = 128 << 20, 3
+// measure finds the bandwidth: what is written and read back goes as values do.
+func (d *disk) measure(folder string) (err error) {
+	const bytes, times = 32 << 20, 3
 	dev, err := cpu.New(cpu.Options{Workers: 1})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer dev.Close()
-	file, err := spill.NewFile(dev, spill.FileOptions{Dir: folder})
+	file, err := spill.NewFile(dev, spill.FileOptions{Dir: folder, Through: d.through})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	memory, err := dev.Alloc(device.OnDevice, bytes)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer memory.Free()
 	q := dev.NewQueue()
 	defer q.Close()
 	t := device.NewTensor(memory, 0, device.Float32, bytes/4)
 	if err := file.Reserve(bytes); err != nil {
-		return 0, err
+		return err
 	}
 	var rates []float64
 	for range times {
 		begin := time.Now()
 		if err := file.Offload(q, 0, t); err != nil {
-			return 0, err
+			return err
 		}
 		if err := file.Reload(q, t, 0); err != nil {
-			return 0, err
+			return err
 		}
 		rates = append(rates, 2*bytes/time.Since(begin).Seconds())
 	}
-	return quantile.Median(rates), nil
+	d.bandwidth = quantile.Median(rates)
+	return nil
 }

@@ -76,22 +76,15 @@ func (x experiment) options(d disk) train.Options {
 	return train.Options{Model: train.Llama3("offload", x.shape()), Costs: x.costs, CostFolder: x.folder, Disk: d.through}
 }
 
-// prepare measures what operations cost and the real disk does, and finds the budget.
+// prepare measures what disks do and operations cost, and finds the budget.
 func (x *experiment) prepare(ctx context.Context) error {
 	for i := range x.disks {
-		d := &x.disks[i]
-		if !d.real {
-			continue
+		if err := x.disks[i].measure(x.folder); err != nil {
+			return fmt.Errorf("disk %s: %w", x.disks[i].name, err)
 		}
-		var err error
-		if d.bandwidth, err = measureDisk(x.folder); err != nil {
-			return err
-		}
-		d.name = fmt.Sprintf("%s, %.0fMB/s", realDisk, d.bandwidth/1e6)
 	}
-	none := disk{real: true}
 	x.budget = 1 << 60
-	t, err := train.New(ctx, x.config(within[0], none), x.options(none)) // measures costs
+	t, err := train.New(ctx, x.config(within[0], disk{}), x.options(disk{})) // measures costs
 	if err != nil {
 		return err
 	}
@@ -105,7 +98,7 @@ func (x *experiment) prepare(ctx context.Context) error {
 	if x.costs, err = train.LoadCosts(tables[0]); err != nil {
 		return err
 	}
-	r, err := train.PlanReportFor(x.config(keep, none), x.options(none))
+	r, err := train.PlanReportFor(x.config(keep, disk{}), x.options(disk{}))
 	if err != nil {
 		return err
 	}
@@ -116,7 +109,7 @@ func (x *experiment) prepare(ctx context.Context) error {
 
 // verify holds the predicted peaks of a case against an instrument.
 func (x experiment) verify(ctx context.Context, c experimentCase, d disk) error {
-	all, err := train.MeasurePeaks(ctx, x.config(c, d), c.mode, x.options(disk{real: true}))
+	all, err := train.MeasurePeaks(ctx, x.config(c, d), c.mode, x.options(disk{}))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,13 @@
 //	move    everything that may goes to the disk, and nothing is computed again
 //
 // A disk of so many bytes a second is memory of this process behind spill.Limit; the one
-// called "real" is that of --dir, whose bandwidth is measured first. A row has the seconds
+// called "real" is that of --dir. The planner gets the bandwidth at which values go through
+// the ring of buffers to it and back, which is measured first. Copies run on goroutines:
+// behind kernels on every processor of Go's scheduler they would wait for its next slice of
+// time. --procs gives the scheduler more of them, and leaves it to the operating system to
+// run copies at once.
+//
+// A row has the seconds
 // that a step takes longer than in case keep, as predicted and as measured (the median), the
 // ratio of its time to that of case rerun, step by step, with quartiles, and the bytes moved
 // out in a step. The first step does not count. The command fails unless
@@ -33,6 +39,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/lethe-go/lethe/bench/internal/command"
@@ -49,7 +56,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags.IntVar(&x.tokens, "tokens", 256, "tokens of a sequence")
 	flags.IntVar(&x.batch, "batch", 8, "sequences of a step")
 	flags.IntVar(&x.steps, "steps", 8, "steps of each case on each disk; the first is not timed")
-	flags.IntVar(&x.threads, "threads", 0, "compute threads; 0: one for every CPU")
+	flags.IntVar(&x.threads, "threads", runtime.NumCPU(), "compute threads")
+	procs := flags.Int("procs", 4*runtime.NumCPU(), "processors of Go's scheduler")
 	flags.Float64Var(&x.share, "budget", 0.25, "part of what keeping everything takes more than the least")
 	flags.StringVar(&x.dir, "dir", "", "folder on the real disk; empty: that of temporary files")
 	names := flags.String("disks", "50MB/s,100MB/s,200MB/s,500MB/s,1GB/s,2GB/s,4GB/s,real", "bandwidths of disks")
@@ -61,6 +69,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return fmt.Errorf("--dim %d --layers %d --tokens %d --batch %d --steps %d --budget %g: want a multiple of 16, 1, 1, 1, 2 at least, and 0 to 1",
 			x.dim, x.layers, x.tokens, x.batch, x.steps, x.share)
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(*procs))
 	var err error
 	if x.disks, err = parseDisks(*names); err != nil {
 		return err

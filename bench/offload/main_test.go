@@ -43,8 +43,8 @@ func TestExperiment(t *testing.T) {
 	if !(rows[4]["predicted_seconds"].(float64) <= rows[3]["predicted_seconds"].(float64)) || moved(5) == 0 {
 		t.Errorf("a disk of 100 GB/s: %v", rows[3:6])
 	}
-	if disk := rows[6]["disk"].(string); !strings.HasPrefix(disk, "real, ") {
-		t.Errorf("disk %q", disk)
+	if disk := rows[6]; disk["disk"] != "real" || !(disk["bandwidth"].(float64) > 0) {
+		t.Errorf("real disk: %v", disk)
 	}
 	for _, claim := range []string{"the same bits", "measured as predicted", "come back as predicted"} {
 		if !strings.Contains(log.String(), claim) {

@@ -16,7 +16,8 @@ import (
 
 // Row is a case on a disk.
 type Row struct {
-	Disk      string  `json:"disk"`
+	Disk string `json:"disk"`
+	// Bandwidth is that which the planner knows, in bytes a second.
 	Bandwidth float64 `json:"bandwidth"`
 	Case      string  `json:"case"`
 	// BudgetBytes is what a step may hold, PeakBytes what it holds.
@@ -160,10 +161,10 @@ func (x experiment) claims() []string {
 // printTable has a line for every case on every disk.
 func printTable(out io.Writer, rows []Row) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "disk\tcase\tpeak MB\tmoved MB\tpredicted s\tadded s\twaited s\t/ rerun\tquartiles\t")
+	fmt.Fprintln(w, "disk\tMB/s\tcase\tpeak MB\tmoved MB\tpredicted s\tadded s\twaited s\t/ rerun\tquartiles\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f–%.3f\t\n",
-			r.Disk, r.Case, float64(r.PeakBytes)/1e6, float64(r.MovedBytes)/1e6, r.PredictedSeconds, r.AddedSeconds, r.WaitedSeconds, r.Ratio, r.Low, r.High)
+		fmt.Fprintf(w, "%s\t%.0f\t%s\t%.1f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f–%.3f\t\n",
+			r.Disk, r.Bandwidth/1e6, r.Case, float64(r.PeakBytes)/1e6, float64(r.MovedBytes)/1e6, r.PredictedSeconds, r.AddedSeconds, r.WaitedSeconds, r.Ratio, r.Low, r.High)
 	}
 	if err := w.Flush(); err != nil {
 		return err
