@@ -189,11 +189,11 @@ func (t *attentionBackward[T]) tile(w *backwardTile[T], head, queryIndex int, c 
 	copyRows[T](level, w.dout, t.valueRow, t.dout.at(w.batch, c.query, head), t.dout.row, n, t.width)
 	query := tileSide{data: w.query, lane: t.keyRow * size, step: size}
 	dout := tileSide{data: w.dout, lane: t.valueRow * size, step: size}
-	queryColumns := tileSide{data: w.query, step: t.keyRow * size, panel: columns * size}
-	doutColumns := tileSide{data: w.dout, step: t.valueRow * size, panel: columns * size}
+	queryColumns := tileSide{data: w.query, step: t.keyRow * size, panel: columns * size, half: tileHalf[T](level, t.queryWidth)}
+	doutColumns := tileSide{data: w.dout, step: t.valueRow * size, panel: columns * size, half: tileHalf[T](level, t.width)}
 	key := tileSide{data: w.keyPanels, step: columns * size, panel: t.queryWidth * columns * size}
 	value := tileSide{data: w.valuePanels, step: columns * size, panel: t.width * columns * size}
-	keyColumns := tileSide{data: w.key, step: t.keyRow * size, panel: columns * size}
+	keyColumns := tileSide{data: w.key, step: t.keyRow * size, panel: columns * size, half: tileHalf[T](level, t.queryWidth)}
 	p, dp := tileSide{data: w.p, lane: t.scoreRow * size, step: size}, tileSide{data: w.dp, lane: t.scoreRow * size, step: size}
 	scoreRow, keyRow, valueRow := t.scoreRow*size, t.keyRow*size, t.valueRow*size
 	strips, keyStrips, panels := ceilDiv(n, strip), ceilDiv(w.keys, strip), ceilDiv(w.keys, columns)
@@ -229,21 +229,6 @@ func (t *attentionBackward[T]) tile(w *backwardTile[T], head, queryIndex int, c 
 	t.await(turn, w.batch, queryIndex, w.index)
 	addRows[T](level, t.dquery.at(w.batch, c.query, head), t.dquery.row, w.dout, t.keyRow, n, t.queryWidth, t.scale)
 	atomic.StoreInt32(turn, int32(w.index+1))
-}
-
-// turned exchanges lanes and steps.
-func (s tileSide) turned() tileSide { return tileSide{data: s.data, lane: s.step, step: s.lane} }
-
-// from begins at a lane of a.
-func (s tileSide) from(lane int) tileSide {
-	s.data = unsafe.Add(s.data, lane*s.lane)
-	return s
-}
-
-// columnsFrom begins at a panel of b.
-func (s tileSide) columnsFrom(panel int) tileSide {
-	s.data = unsafe.Add(s.data, panel*s.panel)
-	return s
 }
 
 // tileSeen tells of each strip of keys which queries see any of it, and of each strip

@@ -209,7 +209,7 @@ func (t *attentionForward[T]) operands(w *forwardTile[T], key, n int) (keys, val
 	values = tileSide{data: t.value.at(w.batch, key, w.keyHead), step: t.value.row * size, panel: w.columns * size}
 	if !few || t.width%w.columns != 0 {
 		copyRows[T](level, w.value, t.valueRow, values.data, t.value.row, n, t.width)
-		values.data, values.step = w.value, t.valueRow*size
+		values.data, values.step, values.half = w.value, t.valueRow*size, tileHalf[T](level, t.width)
 	}
 	return keys, values
 }

@@ -16,6 +16,24 @@ type tileSide struct {
 	data       unsafe.Pointer
 	lane, step int
 	panel      int // of b, distance between panels
+	// The only panel of b has half the columns: its rows lie side by side, and so do
+	// those of the product.
+	half bool
+}
+
+// turned exchanges lanes and steps.
+func (s tileSide) turned() tileSide { return tileSide{data: s.data, lane: s.step, step: s.lane} }
+
+// from begins at a lane of a.
+func (s tileSide) from(lane int) tileSide {
+	s.data = unsafe.Add(s.data, lane*s.lane)
+	return s
+}
+
+// columnsFrom begins at a panel of b.
+func (s tileSide) columnsFrom(panel int) tileSide {
+	s.data = unsafe.Add(s.data, panel*s.panel)
+	return s
 }
 
 // between is an interval.
@@ -38,7 +56,7 @@ func (b between) join(from, to int) between {
 // rows of a and panels of columns of b, all of them whole. Rows of c are cRow bytes
 // apart. Every element is summed for itself in the order of steps, gemmDepth at a time.
 func tileProduct[T float](l level, strips, panels, steps int, a, b tileSide, c unsafe.Pointer, cRow int, accumulate bool) {
-	rows, columns := gemmTileOf[T](l)
+	rows, columns := panelTile[T](l, b.half)
 	size := int(unsafe.Sizeof(*new(T)))
 	if steps == 0 && !accumulate {
 		for r := range strips * rows {
@@ -46,26 +64,45 @@ func tileProduct[T float](l level, strips, panels, steps int, a, b tileSide, c u
 		}
 	}
 	for p := 0; p < steps; p += gemmDepth {
-		depth := min(gemmDepth, steps-p)
-		from, panel := unsafe.Add(a.data, p*a.step), unsafe.Add(b.data, p*b.step)
 		for j := range panels {
-			gemmPanel[T](l, strips, depth, from, rows*a.lane, a.lane, a.step,
-				unsafe.Add(panel, j*b.panel), b.step, b.panel, unsafe.Add(c, j*columns*size), cRow, accumulate || p > 0)
+			tilePanel[T](l, strips, between{p, min(steps, p+gemmDepth)}, a, b.columnsFrom(j), unsafe.Add(c, j*columns*size), cRow, accumulate || p > 0)
 		}
+	}
+}
+
+// panelTile is the size of the micro-kernel's tile of c for a panel of b.
+func panelTile[T float](l level, half bool) (rows, columns int) {
+	rows, columns = gemmTileOf[T](l)
+	if half {
+		columns /= 2
+	}
+	return rows, columns
+}
+
+// tilePanel multiplies strips of a with one panel of b, over some steps, 1 to gemmDepth.
+func tilePanel[T float](l level, strips int, steps between, a, b tileSide, c unsafe.Pointer, cRow int, accumulate bool) {
+	rows, _ := gemmTileOf[T](l)
+	depth := steps.to - steps.from
+	from, panel := unsafe.Add(a.data, steps.from*a.step), unsafe.Add(b.data, steps.from*b.step)
+	if !b.half {
+		gemmPanel[T](l, strips, depth, from, rows*a.lane, a.lane, a.step, panel, b.step, b.panel, c, cRow, accumulate)
+		return
+	}
+	for s := range strips {
+		gemmNarrow[T](l, depth, unsafe.Add(from, s*rows*a.lane), a.lane, a.step, panel, unsafe.Add(c, s*rows*cRow), accumulate)
 	}
 }
 
 // tileProductOf is tileProduct for strips that each take an interval of the steps, no
 // longer than gemmDepth. A strip that takes none adds nothing.
 func tileProductOf[T float](l level, takes []between, panels int, a, b tileSide, c unsafe.Pointer, cRow int, accumulate bool) {
-	rows, columns := gemmTileOf[T](l)
+	rows, columns := panelTile[T](l, b.half)
 	size := int(unsafe.Sizeof(*new(T)))
 	for j := range panels {
 		for s, k := range takes {
 			to := unsafe.Add(c, s*rows*cRow+j*columns*size)
 			if !k.empty() {
-				gemmPanel[T](l, 1, k.to-k.from, unsafe.Add(a.data, s*rows*a.lane+k.from*a.step), 0, a.lane, a.step,
-					unsafe.Add(b.data, j*b.panel+k.from*b.step), b.step, b.panel, to, cRow, accumulate)
+				tilePanel[T](l, 1, k, a.from(s*rows), b.columnsFrom(j), to, cRow, accumulate)
 			} else if !accumulate {
 				for r := range rows {
 					clear(unsafe.Slice((*T)(unsafe.Add(to, r*cRow)), columns))
@@ -75,11 +112,20 @@ func tileProductOf[T float](l level, takes []between, panels int, a, b tileSide,
 	}
 }
 
-// tileRow is the distance in elements between rows of a tile in scratch: whole panels,
-// and an odd number of cache lines, so that a panel's rows do not compete for a few
-// sets of the first-level cache.
+// tileHalf reports whether rows of width elements lie in scratch as half a panel.
+func tileHalf[T float](l level, width int) bool {
+	_, columns := gemmTileOf[T](l)
+	return width <= columns/2
+}
+
+// tileRow is the distance in elements between rows of a tile in scratch: half a panel, or
+// whole panels and an odd number of cache lines, so that a panel's rows do not compete for
+// a few sets of the first-level cache.
 func tileRow[T float](l level, width int) int {
 	_, columns := gemmTileOf[T](l)
+	if tileHalf[T](l, width) {
+		return columns / 2
+	}
 	line := 64 / int(unsafe.Sizeof(*new(T)))
 	row := roundUp(max(width, 1), max(columns, line))
 	if row/line%2 == 0 {

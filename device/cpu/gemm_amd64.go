@@ -92,40 +92,40 @@ func gemmShortAVX512(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer,
 func gemmShortAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b unsafe.Pointer, bStep int, c unsafe.Pointer, cRow int, accumulate bool)
 
 // gemmNarrow is the micro-kernel of l for half the columns, or [gemmNarrowGo].
-func gemmNarrow[T float](l level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
+func gemmNarrow[T float](l level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool) {
 	switch {
 	case l == levelGo:
-		gemmNarrowGo[T](k, a, aRow, aStep, b, c)
+		gemmNarrowGo[T](k, a, aRow, aStep, b, c, accumulate)
 	case l == levelAVX2 && single[T]():
-		gemmNarrowAVX2(k, a, aRow, aStep, b, c)
+		gemmNarrowAVX2(k, a, aRow, aStep, b, c, accumulate)
 	case l == levelAVX2:
-		gemmNarrowAVX2Double(k, a, aRow, aStep, b, c)
+		gemmNarrowAVX2Double(k, a, aRow, aStep, b, c, accumulate)
 	case single[T]():
-		gemmNarrowAVX512(k, a, aRow, aStep, b, c)
+		gemmNarrowAVX512(k, a, aRow, aStep, b, c, accumulate)
 	default:
-		gemmNarrowAVX512Double(k, a, aRow, aStep, b, c)
+		gemmNarrowAVX512Double(k, a, aRow, aStep, b, c, accumulate)
 	}
 }
 
 // gemmNarrowAVX2 is [gemmNarrowGo] with a tile of 6×8 float32.
 //
 //go:noescape
-func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
 
 // gemmNarrowAVX2Double is [gemmNarrowGo] with a tile of 6×4 float64.
 //
 //go:noescape
-func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
 
 // gemmNarrowAVX512 is [gemmNarrowGo] with a tile of 12×16 float32.
 //
 //go:noescape
-func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
 
 // gemmNarrowAVX512Double is [gemmNarrowGo] with a tile of 12×8 float64.
 //
 //go:noescape
-func gemmNarrowAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
+func gemmNarrowAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
 
 // gemmDotRows is how many rows [gemmDot] takes, 0 where there is none.
 func gemmDotRows[T float](l level) int {

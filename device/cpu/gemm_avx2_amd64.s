@@ -58,21 +58,25 @@ TEXT ·gemmShortAVX2Double(SB), NOSPLIT, $0-65
 #undef FMA
 #undef PLUS
 
-// func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
-TEXT ·gemmNarrowAVX2(SB), NOSPLIT, $0-48
+// func gemmNarrowAVX2(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
+TEXT ·gemmNarrowAVX2(SB), NOSPLIT, $0-49
 #define BROADCAST VBROADCASTSS
 #define FMA VFMADD231PS
+#define PLUS VADDPS
 #include "gemm_narrow_avx2_amd64.h"
 #undef BROADCAST
 #undef FMA
+#undef PLUS
 
-// func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
-TEXT ·gemmNarrowAVX2Double(SB), NOSPLIT, $0-48
+// func gemmNarrowAVX2Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
+TEXT ·gemmNarrowAVX2Double(SB), NOSPLIT, $0-49
 #define BROADCAST VBROADCASTSD
 #define FMA VFMADD231PD
+#define PLUS VADDPD
 #include "gemm_narrow_avx2_amd64.h"
 #undef BROADCAST
 #undef FMA
+#undef PLUS
 
 // TURN loads four steps of eight rows, at three pointers to rows 0, 3 and 6, and turns them:
 // Y0 to Y3 hold the eight rows of one step each.

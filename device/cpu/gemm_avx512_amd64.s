@@ -84,18 +84,22 @@ TEXT ·gemmShortAVX512Double(SB), NOSPLIT, $0-65
 #undef FMA
 #undef PLUS
 
-// func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
-TEXT ·gemmNarrowAVX512(SB), NOSPLIT, $0-48
+// func gemmNarrowAVX512(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
+TEXT ·gemmNarrowAVX512(SB), NOSPLIT, $0-49
 #define BROADCAST VBROADCASTSS
 #define FMA VFMADD231PS
+#define PLUS VADDPS
 #include "gemm_narrow_avx512_amd64.h"
 #undef BROADCAST
 #undef FMA
+#undef PLUS
 
-// func gemmNarrowAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer)
-TEXT ·gemmNarrowAVX512Double(SB), NOSPLIT, $0-48
+// func gemmNarrowAVX512Double(k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool)
+TEXT ·gemmNarrowAVX512Double(SB), NOSPLIT, $0-49
 #define BROADCAST VBROADCASTSD
 #define FMA VFMADD231PD
+#define PLUS VADDPD
 #include "gemm_narrow_avx512_amd64.h"
 #undef BROADCAST
 #undef FMA
+#undef PLUS

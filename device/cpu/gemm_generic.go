@@ -14,8 +14,8 @@ func gemmShort[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b uns
 	gemmPanelGo[T](1, k, a, 0, aRow, aStep, b, bStep, c, cRow, accumulate)
 }
 
-func gemmNarrow[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
-	gemmNarrowGo[T](k, a, aRow, aStep, b, c)
+func gemmNarrow[T float](_ level, k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool) {
+	gemmNarrowGo[T](k, a, aRow, aStep, b, c, accumulate)
 }
 
 func gemmDotRows[T float](level) int { return 0 }

@@ -76,10 +76,13 @@ func gemmRowPairGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b unsafe.P
 //			for p := range k {
 //				sum += a[i*aRow+p*aStep] * b[p*C/2+j] // fused
 //			}
+//			if accumulate {
+//				sum = c[i*C/2+j] + sum
+//			}
 //			c[i*C/2+j] = sum
 //		}
 //	}
-func gemmNarrowGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer) {
+func gemmNarrowGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe.Pointer, accumulate bool) {
 	for i := range gemmRowsGo {
 		var x0, x1 T
 		for p := range k {
@@ -87,7 +90,11 @@ func gemmNarrowGo[T float](k int, a unsafe.Pointer, aRow, aStep int, b, c unsafe
 			x0 += x * v[0]
 			x1 += x * v[1]
 		}
-		*(*[gemmColumnsGo / 2]T)(slot[T](c, i)) = [gemmColumnsGo / 2]T{x0, x1}
+		to := (*[gemmColumnsGo / 2]T)(slot[T](c, i))
+		if accumulate {
+			x0, x1 = to[0]+x0, to[1]+x1
+		}
+		*to = [gemmColumnsGo / 2]T{x0, x1}
 	}
 }
 

@@ -1,5 +1,5 @@
-// The micro-kernel for half the columns, for float32 and float64: FMA and BROADCAST are
-// the instructions of the type.
+// The micro-kernel for half the columns, for float32 and float64: FMA, BROADCAST and PLUS
+// are the instructions of the type.
 //
 // Y4 to Y9 hold a tile of 6 rows × 32 bytes of c.
 	MOVQ k+0(FP), CX
@@ -37,6 +37,16 @@ step:
 	DECQ CX
 	JNZ  step
 
+	CMPB accumulate+48(FP), $0
+	JEQ  store
+	PLUS (DX), Y4, Y4
+	PLUS 32(DX), Y5, Y5
+	PLUS 64(DX), Y6, Y6
+	PLUS 96(DX), Y7, Y7
+	PLUS 128(DX), Y8, Y8
+	PLUS 160(DX), Y9, Y9
+
+store:
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
 	VMOVUPS Y6, 64(DX)

@@ -1,5 +1,5 @@
-// The micro-kernel for half the columns, for float32 and float64: FMA and BROADCAST are
-// the instructions of the type.
+// The micro-kernel for half the columns, for float32 and float64: FMA, BROADCAST and PLUS
+// are the instructions of the type.
 //
 // Z4 to Z15 hold a tile of 12 rows × 64 bytes of c.
 	MOVQ k+0(FP), CX
@@ -58,6 +58,22 @@ step:
 	DECQ CX
 	JNZ  step
 
+	CMPB accumulate+48(FP), $0
+	JEQ  store
+	PLUS (DX), Z4, Z4
+	PLUS 64(DX), Z5, Z5
+	PLUS 128(DX), Z6, Z6
+	PLUS 192(DX), Z7, Z7
+	PLUS 256(DX), Z8, Z8
+	PLUS 320(DX), Z9, Z9
+	PLUS 384(DX), Z10, Z10
+	PLUS 448(DX), Z11, Z11
+	PLUS 512(DX), Z12, Z12
+	PLUS 576(DX), Z13, Z13
+	PLUS 640(DX), Z14, Z14
+	PLUS 704(DX), Z15, Z15
+
+store:
 	VMOVUPS Z4, (DX)
 	VMOVUPS Z5, 64(DX)
 	VMOVUPS Z6, 128(DX)

@@ -357,7 +357,7 @@ func (p *gemmProduct[T]) turnedStrips(i, iEnd, j, step, depth int, accumulate bo
 		case p.dotted:
 			gemmDot(depth/16, a, aRow, b, edge)
 		case p.halved:
-			gemmNarrow[T](p.level, depth, a, aRow, aStep, b, edge)
+			gemmNarrow[T](p.level, depth, a, aRow, aStep, b, edge, false)
 		default:
 			edgeRow := p.b.width * int(unsafe.Sizeof(*new(T)))
 			gemmPanel[T](p.level, 1, depth, a, aStrip, aRow, aStep, b, bStep, bNext, edge, edgeRow, false)
