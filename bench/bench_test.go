@@ -54,6 +54,20 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestProfiled takes workloads by name, with overrides, and else looks for a file.
+func TestProfiled(t *testing.T) {
+	c, o, err := profiled("mid_dense 1x512", "--training.threads=2")
+	if err != nil || o.Model == nil || c.Training.SeqLen != 512 || c.Training.Threads != 2 {
+		t.Errorf("%+v, %+v, %v", c.Training, o, err)
+	}
+	if _, _, err := profiled("mid_dense 1x512", "--training.thread=2"); err == nil {
+		t.Error("no error for an unknown key")
+	}
+	if _, _, err := profiled("mid_dense"); err == nil || !strings.Contains(err.Error(), "mid_dense") {
+		t.Errorf("error %v, want one about the missing file", err)
+	}
+}
+
 // TestProfile sees every kernel of a step in a part of it, and no part twice.
 func TestProfile(t *testing.T) {
 	p, err := profileOf(context.Background(), "../configs/quickstart.toml", 1, []string{"--training.seq_len=32", "--training.local_batch_size=1", "--validation.enable=false"})

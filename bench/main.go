@@ -19,7 +19,8 @@
 // fastest of the calls in a turn counts; of training steps, the median of the steps.
 //
 // --json prints an object for each row, --run takes only the rows whose name fits, and
-// --profile CONFIG prints instead where the time of a step goes.
+// --profile prints instead where the time of a step goes, of a config file or of a row:
+// --profile "mid_dense 1x512".
 package main
 
 import (
@@ -55,7 +56,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	threads := flags.String("threads", "1,2", "numbers of threads, with commas between them")
 	repeats := flags.Int("repeats", 5, "turns of Lethe and the peer for each row")
 	only := flags.String("run", "", "only rows whose name this `regexp` matches")
-	profile := flags.String("profile", "", "print where the time of a step of this `config` goes, and nothing else; what follows are overrides")
+	profile := flags.String("profile", "", "print where the time of a step of this `config` or row goes, and nothing else; what follows are overrides")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

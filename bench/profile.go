@@ -33,10 +33,11 @@ type profile struct {
 
 type spent struct{ seconds, flops float64 }
 
-// profileSteps traces steps of a config with each number of threads and prints the shares.
-func profileSteps(ctx context.Context, path string, threads []int, overrides []string, out io.Writer) error {
+// profileSteps traces steps of a workload, or of a config file, with each number of threads
+// and prints the shares.
+func profileSteps(ctx context.Context, subject string, threads []int, overrides []string, out io.Writer) error {
 	for _, n := range threads {
-		p, err := profileOf(ctx, path, n, overrides)
+		p, err := profileOf(ctx, subject, n, overrides)
 		if err != nil {
 			return err
 		}
@@ -47,13 +48,13 @@ func profileSteps(ctx context.Context, path string, threads []int, overrides []s
 	return nil
 }
 
-func profileOf(ctx context.Context, path string, threads int, overrides []string) (*profile, error) {
+func profileOf(ctx context.Context, subject string, threads int, overrides []string) (*profile, error) {
 	folder, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	c, err := train.LoadConfig(path, append(slices.Clone(overrides), "--job.dump_folder="+folder, "--state.enable=false",
+	c, o, err := profiled(subject, append(slices.Clone(overrides), "--job.dump_folder="+folder, "--state.enable=false",
 		"--profiling.enable_profiling=true", "--profiling.profile_freq=1", "--profiling.save_traces_folder=traces",
 		fmt.Sprint("--training.steps=", profileWarmUp+profiledSteps), fmt.Sprint("--training.threads=", threads))...)
 	if err != nil {
@@ -64,7 +65,8 @@ func profileOf(ctx context.Context, path string, threads int, overrides []string
 		return nil, err
 	}
 	defer d.Close()
-	t, err := train.New(ctx, c, train.Options{Device: d})
+	o.Device = d
+	t, err := train.New(ctx, c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +87,24 @@ func profileOf(ctx context.Context, path string, threads int, overrides []string
 		}
 	}
 	return p, nil
+}
+
+// profiled is the run of a workload, by its name in the rows of steps, or of a config file.
+func profiled(subject string, overrides ...string) (train.Config, train.Options, error) {
+	for _, w := range workloads {
+		if w.name() != "step "+subject {
+			continue
+		}
+		c, o, err := w.setUp()
+		for _, s := range overrides {
+			if err == nil {
+				err = c.Override(s)
+			}
+		}
+		return c, o, err
+	}
+	c, err := train.LoadConfig(subject, overrides...)
+	return c, train.Options{}, err
 }
 
 // read adds the steps of a trace, as train's profiler writes it.

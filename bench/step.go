@@ -146,29 +146,36 @@ type trainer struct {
 	folder string
 }
 
+// setUp describes a run of the workload without activation checkpointing.
+func (w workload) setUp() (train.Config, train.Options, error) {
+	c := train.DefaultConfig()
+	c.State.Enable, c.Validation.Enable = false, false
+	c.Training.Steps, c.Training.SeqLen, c.Training.LocalBatchSize = 1<<20, w.seq, w.batch
+	c.Training.Dataset = train.StringList{"moby_dick"} // to be valid: Options.Dataset takes its place
+	c.ActivationCheckpoint.Mode = "none"
+	model, err := w.model()
+	if err != nil {
+		return c, train.Options{}, err
+	}
+	return c, train.Options{Model: model, Dataset: &train.Dataset{Name: "walk", Train: walks(w.batch, w.seq, model.Vocab())}}, nil
+}
+
 // trainer builds the model under a mode of activation checkpointing and makes two steps.
 func (w workload) trainer(ctx context.Context, threads int, mode string) (*trainer, error) {
-	t := &trainer{}
-	var err error
-	if t.folder, err = os.MkdirTemp("", "bench"); err != nil {
-		return nil, err
-	}
-	c := train.DefaultConfig()
-	c.Job.DumpFolder = t.folder
-	c.State.Enable, c.Validation.Enable = false, false
-	c.Training.Steps, c.Training.SeqLen, c.Training.LocalBatchSize, c.Training.Threads = 1<<20, w.seq, w.batch, threads
-	c.Training.Dataset = train.StringList{"moby_dick"} // to be valid: Options.Dataset takes its place
-	c.ActivationCheckpoint.Mode = mode
-	model, err := w.model()
+	c, o, err := w.setUp()
 	if err != nil {
 		return nil, err
 	}
+	t := &trainer{}
+	if t.folder, err = os.MkdirTemp("", "bench"); err != nil {
+		return nil, err
+	}
+	c.Job.DumpFolder, c.Training.Threads, c.ActivationCheckpoint.Mode = t.folder, threads, mode
 	d, err := openDevice(threads)
 	if err != nil {
 		return nil, err
 	}
-	t.device = d
-	o := train.Options{Model: model, Device: d, Dataset: &train.Dataset{Name: "walk", Train: walks(w.batch, w.seq, model.Vocab())}}
+	t.device, o.Device = d, d
 	if t.Trainer, err = train.New(ctx, c, o); err != nil {
 		t.close()
 		return nil, err
