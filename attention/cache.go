@@ -60,7 +60,7 @@ func (c *Cache) append(b *graph.Builder, name string, rows graph.Value) graph.Va
 		return b.Fail("cache: want rows [batch, tokens, …], have %v", rows.Spec())
 	}
 	b = b.Scope("cache")
-	cache := b.Scratch(name, rows.Spec().DType, append([]int{shape[0], c.Length}, shape[2:]...)...)
+	cache := b.Cache(name, rows.Spec().DType, append([]int{shape[0], c.Length}, shape[2:]...)...)
 	b.Apply(cacheAppend{}, cache, rows, c.Position)
 	return cache // of what is built from now on, with the rows
 }

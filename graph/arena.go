@@ -2,112 +2,90 @@ package graph
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"github.com/lethe-go/lethe/device"
 )
 
 // place gives every storage an offset such that storages whose lives overlap do
-// not, and returns the arena's size: the best of several first-fit orders. No
-// arena can be smaller than the peak, so an order that reaches it ends the search.
+// not, and returns the arena's size. Scratch variables have theirs, at the beginning of the
+// arena; values are stacked from its end, towards what is born when they are dead.
 //
 // Storages with dynamic rows form a second segment behind the static ones, so
 // that the static offsets do not depend on their bounds.
-func place(storages []*Storage, peak int64) int64 {
-	var static, dynamic []*Storage
+func place(storages []*Storage) int64 {
+	var static, scratch, dynamic []*Storage
 	for _, st := range storages {
-		if !st.workspace && st.Edge.Spec().Rows != 0 {
+		switch {
+		case st.variable != nil:
+			st.Offset = st.variable.place
+			scratch = append(scratch, st)
+		case !st.workspace && st.Edge.Spec().Rows != 0:
 			dynamic = append(dynamic, st)
-		} else {
+		default:
 			static = append(static, st)
 		}
 	}
-	if len(dynamic) == 0 {
-		return bestFit(static, peak, 0)
+	base := stack(static, scratch)
+	end := base + stack(dynamic, nil)
+	for _, st := range dynamic {
+		st.Offset += base
 	}
-	base := align(bestFit(static, 0, 0))
-	return bestFit(dynamic, 0, base)
+	return end
 }
 
 func align(n int64) int64 { return device.Align(n, device.Alignment) }
 
-// bestFit tries the orders and keeps the offsets of the best one. It returns the
-// end of the segment that begins at base.
-func bestFit(storages []*Storage, peak, base int64) int64 {
-	orders := []func(a, b *Storage) int{
-		byLoad(storages), savedFirst, bySize, byArea, byLength,
+// stack places storages around scratch and returns the size of both. No size can be smaller
+// than the peak, so that is what it tries first, and then a little more. What finds no room is
+// placed earlier in the next try: in one order before all else, in the other a little earlier.
+func stack(storages, scratch []*Storage) int64 {
+	size := align(mostAlive(slices.Concat(storages, scratch)))
+	for _, st := range scratch {
+		size = max(size, align(st.Offset+st.bytes))
 	}
-	best := int64(-1)
-	offsets := make([]int64, len(storages))
-	sorted := slices.Clone(storages)
-	for _, order := range orders {
-		slices.SortStableFunc(sorted, order)
-		end := firstFit(sorted, base)
-		if best < 0 || end < best {
-			best = end
-			for i, st := range storages {
-				offsets[i] = st.Offset
-			}
-		}
-		if best <= base+align(peak) {
+	orders := [][]*Storage{slices.Clone(storages), slices.Clone(storages)}
+	slices.SortStableFunc(orders[0], savedFirst)
+	slices.SortStableFunc(orders[1], longestFirst)
+	parts := []int{1, 4}
+	const tries, steps = 64, 512
+	for try := 0; ; try++ {
+		i := try % len(orders)
+		if firstFit(orders[i], fromEnd(scratch, size)) <= size {
 			break
 		}
+		promote(orders[i], size, parts[i])
+		if try%tries == tries-1 {
+			size += align(size/steps + 1)
+		}
 	}
-	for i, st := range storages {
-		st.Offset = offsets[i]
-	}
-	return best
-}
-
-// byLoad begins with what lives when the most lives, the largest first: together it fills
-// the arena without holes, and what lives at other times finds room beside it.
-func byLoad(storages []*Storage) func(a, b *Storage) int {
-	load := newLoad(storages)
-	most := make(map[*Storage]int64, len(storages))
 	for _, st := range storages {
-		most[st] = load.most(st.Begin, st.End)
+		st.Offset = size - st.Offset - align(st.bytes)
 	}
-	return func(a, b *Storage) int { return cmp.Or(cmp.Compare(most[b], most[a]), bySize(a, b)) }
+	return size
 }
 
-// load has the bytes alive at each step, and in row r the most in 2^r steps from each on.
-type load [][]int64
-
-func newLoad(storages []*Storage) load {
+// mostAlive is the most bytes alive at one step.
+func mostAlive(storages []*Storage) int64 {
 	steps := 0
 	for _, st := range storages {
 		steps = max(steps, st.End+1)
 	}
-	alive := make([]int64, steps+1)
+	change := make([]int64, steps+1)
 	for _, st := range storages {
-		alive[st.Begin] += st.bytes
-		alive[st.End+1] -= st.bytes
+		change[st.Begin] += st.bytes
+		change[st.End+1] -= st.bytes
 	}
-	for i := 1; i <= steps; i++ {
-		alive[i] += alive[i-1]
+	var alive, most int64
+	for _, d := range change {
+		alive += d
+		most = max(most, alive)
 	}
-	l := load{alive}
-	for width := 1; 2*width <= steps; width *= 2 {
-		below := l[len(l)-1]
-		row := make([]int64, len(below)-width)
-		for i := range row {
-			row[i] = max(below[i], below[i+width])
-		}
-		l = append(l, row)
-	}
-	return l
+	return most
 }
 
-// most is the maximum over the steps from begin to end, both included.
-func (l load) most(begin, end int) int64 {
-	row := bits.Len(uint(end-begin+1)) - 1
-	return max(l[row][begin], l[row][end+1-(1<<row)])
-}
-
-// savedFirst stacks the saved storages from the bottom in the order of their
-// birth: they die in nearly the reverse order, so the stack has no holes.
-// Transients follow, the largest first.
+// savedFirst stacks the saved storages in the order of their birth: they die in nearly the
+// reverse order, so the stack has no holes. Transients follow, the largest first.
 func savedFirst(a, b *Storage) int {
 	if a.Saved != b.Saved {
 		if a.Saved {
@@ -118,29 +96,43 @@ func savedFirst(a, b *Storage) int {
 	if a.Saved {
 		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(b.End, a.End))
 	}
-	return bySize(a, b)
-}
-
-func bySize(a, b *Storage) int {
 	return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.Begin, b.Begin))
 }
 
-func byLength(a, b *Storage) int {
-	return cmp.Or(cmp.Compare(b.End-b.Begin, a.End-a.Begin), bySize(a, b))
+// longestFirst begins with what lives longest, and so is least free to move.
+func longestFirst(a, b *Storage) int {
+	return cmp.Or(cmp.Compare(b.End-b.Begin, a.End-a.Begin), cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.Begin, b.Begin))
 }
 
-func byArea(a, b *Storage) int {
-	area := func(s *Storage) float64 { return float64(s.bytes) * float64(s.End-s.Begin+1) }
-	return cmp.Or(cmp.Compare(area(b), area(a)), cmp.Compare(a.Begin, b.Begin))
+// promote moves what reaches beyond a size towards the front of the order, by a part of the way.
+func promote(order []*Storage, size int64, part int) {
+	for i, st := range order {
+		if st.Offset+st.bytes > size {
+			to := i - (i+part-1)/part
+			copy(order[to+1:i+1], order[to:i])
+			order[to] = st
+		}
+	}
 }
 
-// firstFit places storages in the given order, each in the smallest gap between
-// those placed before it whose lives overlap its own.
-func firstFit(order []*Storage, base int64) int64 {
-	end := base
-	placed := make([]*Storage, 0, len(order)) // by offset
+// fromEnd are blocks with the lives of scratch at their distances from the end of an arena, in
+// that order.
+func fromEnd(scratch []*Storage, size int64) []*Storage {
+	var blocks []*Storage
+	for _, st := range slices.Backward(scratch) {
+		blocks = append(blocks, &Storage{Begin: st.Begin, End: st.End, bytes: st.bytes, Offset: size - st.Offset - align(st.bytes)})
+	}
+	return blocks
+}
+
+// firstFit places storages in the given order, each in the first gap between those placed
+// before it, or fixed, whose lives overlap its own. It returns their end.
+func firstFit(order, fixed []*Storage) int64 {
+	var end int64
+	placed := make([]*Storage, len(fixed), len(order)+len(fixed)) // by offset
+	copy(placed, fixed)
 	for _, st := range order {
-		st.Offset = gap(placed, st, base)
+		st.Offset = gap(placed, st)
 		end = max(end, st.Offset+st.bytes)
 		i, _ := slices.BinarySearchFunc(placed, st, func(a, b *Storage) int { return cmp.Compare(a.Offset, b.Offset) })
 		placed = slices.Insert(placed, i, st)
@@ -148,20 +140,17 @@ func firstFit(order []*Storage, base int64) int64 {
 	return end
 }
 
-// gap finds the tightest hole for st, or the end of what is in its way.
-func gap(placed []*Storage, st *Storage, base int64) int64 {
-	best, bestSize, at := int64(-1), int64(0), base
+// gap finds the first hole for st, or the end of what is in its way.
+func gap(placed []*Storage, st *Storage) int64 {
+	at := int64(0)
 	for _, p := range placed {
 		if p.End < st.Begin || st.End < p.Begin {
 			continue
 		}
-		if hole := p.Offset - at; hole >= st.bytes && (best < 0 || hole < bestSize) {
-			best, bestSize = at, hole
+		if p.Offset-at >= st.bytes {
+			break
 		}
 		at = max(at, align(p.Offset+p.bytes))
-	}
-	if best >= 0 {
-		return best
 	}
 	return at
 }

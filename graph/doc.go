@@ -19,5 +19,6 @@
 // # State
 //
 // A [Store] owns parameters and persistent state by fully qualified name.
-// Several Programs bind to one Store and share one arena.
+// Several Programs bind to one Store and share one arena. Scratch variables, such as
+// gradients, lie in it and hand values from one Program of a step to the next.
 package graph

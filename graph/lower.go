@@ -62,6 +62,7 @@ func (l *lowering) run() error {
 	for _, n := range l.core.inputs {
 		l.g.Inputs = append(l.g.Inputs, l.edges[n.ID()].Node)
 	}
+	l.core.store.arrangeScratch(l.g)
 	if len(l.g.Roots) == 0 {
 		return fmt.Errorf("graph: nothing to compute: declare a loss, an output or an update")
 	}

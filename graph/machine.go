@@ -60,7 +60,7 @@ func NewMachine(p *Program) (*Machine, error) {
 	for i, r := range p.Graph.rows {
 		m.counts[i].Store(int64(r.bound))
 	}
-	if _, err := store.reserveArena(p.ArenaBytes); err != nil {
+	if err := store.reserveArena(p.ArenaBytes); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -186,6 +186,9 @@ func (m *Machine) Run(ctx context.Context, o RunOptions) error {
 			return err
 		}
 	}
+	if err := m.store.claimScratch(m.program); err != nil {
+		return err
+	}
 	m.position.enter(o.Step)
 	defer m.position.leave()
 	err := m.run(ctx, o)
@@ -208,7 +211,7 @@ func (m *Machine) run(ctx context.Context, o RunOptions) error {
 	}
 	for i := range m.steps {
 		if i == m.program.commit {
-			if err := m.checkLosses(); err != nil {
+			if err := m.commit(); err != nil {
 				return err
 			}
 		}
@@ -223,7 +226,7 @@ func (m *Machine) run(ctx context.Context, o RunOptions) error {
 	}
 	m.event(len(m.steps) + 1)
 	if m.program.commit == len(m.steps) {
-		if err := m.checkLosses(); err != nil {
+		if err := m.commit(); err != nil {
 			return err
 		}
 	}
@@ -311,6 +314,12 @@ func (m *Machine) compute(b *boundStep) error {
 		defer m.expose(b.step, time.Now())
 	}
 	return b.run(m.queue, m.dev.HostAccessible())
+}
+
+// commit ends what does not depend on losses: whatever they are, scratch is written.
+func (m *Machine) commit() error {
+	m.store.keepScratch(m.program)
+	return m.checkLosses()
 }
 
 // checkLosses reads the losses and refuses what is not finite.

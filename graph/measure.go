@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lethe-go/lethe/device"
 	"github.com/lethe-go/lethe/device/instrument"
 )
 
@@ -17,16 +18,26 @@ func Measure(ctx context.Context, m *Machine, o RunOptions) (instrument.Measurem
 		return instrument.Measurement{}, fmt.Errorf("graph: Measure needs a Store on an instrumented device, not on %q", m.dev.Name())
 	}
 	d.Poison(instrument.Measurement{})
-	d.Start(m.store.arena)
+	handed := m.program.handed()
+	d.Start(m.store.arena, handed...)
 	m.Trace(clock{d})
 	err := m.Run(ctx, o)
 	seen := d.Stop()
 	if err != nil {
 		return seen, err
 	}
-	d.Start(m.store.arena)
+	d.Start(m.store.arena, handed...)
 	d.Poison(seen)
 	return seen, nil
+}
+
+// handed are the scratch variables that the nodes of p touch.
+func (p *Program) handed() []device.Tensor {
+	var list []device.Tensor
+	for _, st := range p.scratch {
+		list = append(list, st.variable.tensor)
+	}
+	return list
 }
 
 // clock tells the instrument which step the Machine is at.

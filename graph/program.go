@@ -9,7 +9,8 @@ type Program struct {
 	Graph *Graph
 	Plan  *Plan
 	Steps []*Step
-	// Storages are the pieces of the arena, in the order of their birth.
+	// Storages are the pieces of the arena: values in the order of their birth, and the scratch
+	// variables that the Program touches.
 	Storages []*Storage
 	// Host are the results that live on the host.
 	Host []*Storage
@@ -19,7 +20,8 @@ type Program struct {
 	// of dynamic rows.
 	SpillBytes int64
 
-	commit int // index in Steps of the first commit step
+	commit  int        // index in Steps of the first commit step
+	scratch []*Storage // of Storages, in the order of the arena
 }
 
 // CompileOptions of a Program; the zero value works.
@@ -37,13 +39,14 @@ func Compile(g *Graph, o CompileOptions) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.ArenaBytes = place(p.Storages, p.peak(nil))
+	p.ArenaBytes = place(p.Storages)
 	return p, nil
 }
 
 // Memory is what a run of a Program needs, in bytes.
 type Memory struct {
-	// Persistent is the size of the Store's variables that the program touches.
+	// Persistent is the size of the Store's variables that the program touches, without scratch,
+	// which lives in the arena.
 	Persistent int64
 	// Peak is the most that lives in the arena at one time, to the byte.
 	Peak int64
@@ -64,19 +67,11 @@ func (m Memory) Total() int64 { return m.Persistent + m.Arena }
 func (p *Program) Memory(counts Counts) Memory {
 	m := Memory{Arena: p.ArenaBytes, Peak: p.peak(counts)}
 	seen := map[*Variable]bool{}
-	touch := func(v *Variable) {
-		if v != nil && !seen[v] {
-			seen[v] = true
-			m.Persistent += v.Spec.Bytes()
-		}
-	}
 	for _, step := range p.Steps {
 		for _, o := range step.in {
-			touch(o.variable)
-		}
-		for _, st := range step.out {
-			if st != nil {
-				touch(st.placed)
+			if v := o.variable; v != nil && v.Kind != Scratch && !seen[v] {
+				seen[v] = true
+				m.Persistent += v.Spec.Bytes()
 			}
 		}
 	}

@@ -12,7 +12,7 @@ func Schedule(g *Graph, plan *Plan) (*Program, error) {
 		return nil, err
 	}
 	s.finish()
-	p := &Program{Graph: g, Plan: plan, Steps: s.steps, Storages: s.storages, Host: s.host, SpillBytes: s.spill}
+	p := &Program{Graph: g, Plan: plan, Steps: s.steps, Storages: s.storages, Host: s.host, scratch: s.scratch, SpillBytes: s.spill}
 	p.commit = len(p.Steps)
 	for i, step := range p.Steps {
 		if step.Node.Commit {

@@ -109,6 +109,7 @@ type scheduler struct {
 	delayed  [][]*Node
 	storages []*Storage
 	host     []*Storage // results on the host
+	scratch  []*Storage // of scratch variables
 	kept     []bool     // by node: an output of the program, never rerun
 	waited   []bool     // by Wait node: the wait for the latest run has been scheduled
 	spill    int64      // bytes of what is offloaded

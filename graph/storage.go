@@ -6,8 +6,9 @@ import (
 
 // Storage is one value's piece of the arena: the bytes at [Offset, Offset+Bytes)
 // hold it from step Begin to step End, both included. A node that is rerun or
-// offloaded has two storages. Step 0 feeds the inputs; the step behind the last reads the
-// outputs.
+// offloaded has two storages. That of a scratch variable begins where it is overwritten, or
+// before everything, and lasts to the end. Step 0 feeds the inputs; the step behind the last
+// reads the outputs.
 type Storage struct {
 	Edge       Edge
 	Begin, End int
@@ -23,7 +24,8 @@ type Storage struct {
 	reads     int
 	lastStep  int       // last step that reads it, 0 if only the reading of outputs does
 	producer  *Step     // nil for inputs
-	placed    *Variable // lives in this variable instead of the arena
+	placed    *Variable // the value is computed in the memory of this scratch variable
+	variable  *Variable // whose memory this is, for scratch variables
 }
 
 func (st *Storage) read(step int) {
@@ -42,6 +44,9 @@ func (st *Storage) Bytes() int64 { return st.bytes }
 
 // Workspace reports whether the storage is a node's scratch memory.
 func (st *Storage) Workspace() bool { return st.workspace }
+
+// Scratch reports whether the storage is that of a scratch variable.
+func (st *Storage) Scratch() bool { return st.variable != nil }
 
 // BytesAt is the size with the given live rows.
 func (st *Storage) BytesAt(counts Counts) int64 {
@@ -76,7 +81,7 @@ func (c Counts) narrowAll(specs []device.Spec) []device.Spec {
 // finish settles the storages once all readers are known: outputs nobody reads
 // are dropped where the op allows it, assignments to scratch variables are
 // computed in place, what carries over to backward is marked, what can set out
-// ahead does, and what is offloaded leaves.
+// ahead does, what is offloaded leaves, and scratch variables are born.
 func (s *scheduler) finish() {
 	s.dropUnread()
 	s.assignInPlace()
@@ -97,6 +102,7 @@ func (s *scheduler) finish() {
 	s.storages = live
 	s.setOutAhead()
 	s.sendAway()
+	s.addScratch()
 }
 
 // boundary is the index of the first step of the backward pass on the compute lane, or the

@@ -22,6 +22,7 @@ type Store struct {
 	variables []*Variable // in order of declaration
 	byName    map[string]*Variable
 	arena     device.Buffer
+	scratch   []*Variable // of finished graphs, in the order of the arena
 }
 
 // StoreOptions of a Store; the zero value works.
@@ -52,16 +53,20 @@ const (
 	Parameter VariableKind = iota
 	// State persists but is not trained: moments, counters, averages.
 	State
-	// Scratch persists between the Programs of one step, or from step to step, and
-	// belongs to no saved state: gradients, caches of keys and values.
+	// Scratch is handed from one Program of a step to the next and belongs to no saved state:
+	// gradients, the clip factor. It lives in the arena, so that a Program that does not touch
+	// it may take its memory: one that reads it then refuses to run.
 	Scratch
+	// Cache persists from run to run and belongs to no saved state: keys and values of the
+	// tokens before.
+	Cache
 	// Fixed is computed once and never changes: tables of angles, masks. It
 	// belongs to no saved state.
 	Fixed
 )
 
 func (k VariableKind) String() string {
-	return [...]string{"parameter", "state", "scratch", "constant"}[k]
+	return [...]string{"parameter", "state", "scratch", "cache", "constant"}[k]
 }
 
 // Variable is a parameter or a persistent state.
@@ -76,9 +81,13 @@ type Variable struct {
 
 	padding int
 	tensor  device.Tensor
+	// Of scratch: the offset in the arena, and whether other values have taken its memory.
+	place int64
+	lost  bool
 }
 
-// Tensor is the variable's memory, the zero Tensor before Allocate.
+// Tensor is the variable's memory, the zero Tensor before Allocate. That of scratch is there
+// when a Machine is that touches it, and moves when the arena grows.
 func (v *Variable) Tensor() device.Tensor { return v.tensor }
 
 // Initializer gives the first value of a variable.
@@ -184,16 +193,18 @@ func (s *Store) Variable(name string) *Variable {
 	return s.byName[name]
 }
 
-// Bytes is the size of all variables, allocated or not.
+// Bytes is the size of all variables but scratch, which lives in the arena, allocated or not.
 func (s *Store) Bytes() int64 {
 	var sum int64
 	for _, v := range s.Variables() {
-		sum += v.Spec.Bytes()
+		if v.Kind != Scratch {
+			sum += v.Spec.Bytes()
+		}
 	}
 	return sum
 }
 
-// Allocate gives every variable that has none its memory and initial value.
+// Allocate gives every variable but scratch that has none its memory and initial value.
 // Machines call it; calling it earlier lets values be set before the first run.
 func (s *Store) Allocate() error {
 	s.mu.Lock()
@@ -207,7 +218,7 @@ func (s *Store) Allocate() error {
 		}
 	}()
 	for _, v := range s.variables {
-		if !v.tensor.IsZero() {
+		if !v.tensor.IsZero() || v.Kind == Scratch {
 			continue
 		}
 		b, err := s.dev.Alloc(v.Spec.Place, v.Spec.Bytes())
@@ -258,23 +269,27 @@ func (v *Variable) draw(seed uint64) device.Draw {
 	return d
 }
 
-// reserveArena returns the shared arena, grown to at least the given size.
-// Growing replaces it, so it happens only while Machines are made.
-func (s *Store) reserveArena(bytes int64) (device.Buffer, error) {
+// reserveArena grows the shared arena to at least the given size. Growing replaces it, so it
+// happens only while Machines are made.
+func (s *Store) reserveArena(bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.arena != nil && s.arena.Size() >= bytes {
-		return s.arena, nil
+		return s.placeScratch(s.arena)
 	}
 	b, err := s.dev.Alloc(device.OnDevice, bytes)
 	if err != nil {
-		return nil, fmt.Errorf("graph: arena of %d bytes: %w", bytes, err)
+		return fmt.Errorf("graph: arena of %d bytes: %w", bytes, err)
+	}
+	if err := s.placeScratch(b); err != nil {
+		b.Free()
+		return fmt.Errorf("graph: scratch in the arena: %w", err)
 	}
 	if s.arena != nil {
 		s.arena.Free()
 	}
 	s.arena = b
-	return b, nil
+	return nil
 }
 
 // OffloadTo says where plans offload values to. Call it before Machines are made; the Store
@@ -297,10 +312,10 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.variables {
-		if !v.tensor.IsZero() {
+		if !v.tensor.IsZero() && v.Kind != Scratch {
 			v.tensor.Buffer().Free()
-			v.tensor = device.Tensor{}
 		}
+		v.tensor = device.Tensor{}
 	}
 	if s.arena != nil {
 		s.arena.Free()
@@ -334,10 +349,16 @@ func (b *Builder) StateLike(prefix string, p *Variable, init Initializer) Value 
 	return b.Variable(v)
 }
 
-// Scratch declares a value that persists between the Programs of a step and belongs
-// to no saved state.
+// Scratch declares a value that one Program of a step leaves to the next; before the first
+// it is zero.
 func (b *Builder) Scratch(name string, d device.DType, shape ...int) Value {
 	return b.variable(name, Scratch, d, Zeros, shape)
+}
+
+// Cache declares a value that persists from run to run and belongs to no saved state; before
+// the first it is zero.
+func (b *Builder) Cache(name string, d device.DType, shape ...int) Value {
+	return b.variable(name, Cache, d, Zeros, shape)
 }
 
 // Constant declares a value that is computed once, when memory is allocated, and

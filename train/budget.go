@@ -126,7 +126,7 @@ func (b beside) bytes() int64 { return b.persistent + b.host() }
 func (b beside) host() int64  { return b.stateCopy + b.ring }
 
 func (b beside) String() string {
-	text := formatBytes(b.persistent) + " of parameters, gradients, optimizer state and tables"
+	text := formatBytes(b.persistent) + " of parameters, optimizer state and tables"
 	if b.stateCopy > 0 {
 		text += " + " + formatBytes(b.stateCopy) + " to copy the state (state.async_mode)"
 	}

@@ -48,8 +48,9 @@ type ClusterRow struct {
 	TensorParallelDegree        int    `json:"tensor_parallel_degree"`
 
 	// What a rank holds of parameters, their gradients, the optimizer's moments and averages,
-	// and everything else, such as tables of angles. PaddingBytes are by how much the parts of
-	// all ranks of a replica are more than what they divide.
+	// and everything else, such as tables of angles. Gradients live in the arena, and are part
+	// of PeakBytes. PaddingBytes are by how much the parts of all ranks of a replica are more
+	// than what they divide.
 	ParameterBytes int64 `json:"parameter_bytes"`
 	GradientBytes  int64 `json:"gradient_bytes"`
 	OptimizerBytes int64 `json:"optimizer_bytes"`
@@ -65,7 +66,7 @@ type ClusterRow struct {
 	SavedBytes     int64 `json:"saved_bytes"`
 	PeakBytes      int64 `json:"peak_bytes"`
 	PeakBoundBytes int64 `json:"peak_bound_bytes"`
-	// TotalBytes are the peak and all that a rank holds, but what is in HostMemory; Fits says
+	// TotalBytes are the peak and all that a rank holds beside the arena, but what is in HostMemory; Fits says
 	// whether the cluster's ranks have as much of both.
 	TotalBytes int64 `json:"total_bytes"`
 	Fits       bool  `json:"fits"`
@@ -196,7 +197,7 @@ func (k Cluster) row(c Config, o Options) (ClusterRow, Model, error) {
 	return row, compiler.model, nil
 }
 
-// hold counts what a rank keeps between steps.
+// hold counts what a rank keeps of each parameter, and between steps.
 func (r *ClusterRow) hold(store *graph.Store, l layout) {
 	parts := map[division]int64{}
 	for _, d := range divisions {
@@ -212,7 +213,7 @@ func (r *ClusterRow) hold(store *graph.Store, l layout) {
 			name = of
 		case v.Kind == graph.State && !isModelTensor(v.Name):
 			r.OptimizerBytes += n
-		default:
+		case v.Kind != graph.Scratch:
 			r.OtherBytes += n
 		}
 		if p := store.Variable(name); divided(p) {

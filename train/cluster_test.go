@@ -80,7 +80,7 @@ func TestClusterPlanIsWhatRanksDo(t *testing.T) {
 			}
 			held, copied := first.store.Bytes(), alone.staging.Size()
 			alone.close()
-			if held != row.ParameterBytes+row.GradientBytes+row.OptimizerBytes+row.OtherBytes || copied != row.StateCopyBytes || held+copied+peak != row.TotalBytes {
+			if held != row.ParameterBytes+row.OptimizerBytes+row.OtherBytes || copied != row.StateCopyBytes || held+copied+peak != row.TotalBytes {
 				t.Errorf("%s: %d bytes are held, %d copy the state and the peak is %d, planned %+v", name, held, copied, peak, row)
 			}
 			if r.Close(); row.PeakBytes > row.PeakBoundBytes || !row.Fits || row.Ranks != l[0]*max(l[1], l[2])*l[3] {

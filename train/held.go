@@ -14,7 +14,7 @@ type HeldValue struct {
 	Node string `json:"node"`
 	Kind string `json:"kind"`
 	// Use is what the value is there for: "saved for backward", "forward", "rerun", "reloaded",
-	// "backward" or "workspace".
+	// "backward", "gradient" or "workspace".
 	Use string `json:"use"`
 	// Region whose policy decides about the node, or "outside of regions".
 	Region string `json:"region"`
@@ -51,6 +51,7 @@ const (
 	useRerun     = "rerun"
 	useReloaded  = "reloaded"
 	useBackward  = "backward"
+	useGradient  = "gradient" // or the factor that clips it: what one Program leaves to the next
 	useWorkspace = "workspace"
 )
 
@@ -58,6 +59,8 @@ func useOf(s *graph.Storage) string {
 	switch {
 	case s.Workspace():
 		return useWorkspace
+	case s.Scratch():
+		return useGradient
 	case s.Saved:
 		return useSaved
 	case s.Rerun:

@@ -26,7 +26,7 @@ func TestRunReports(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^model:   llama3 tiny, 31,968 parameters, float32$`,
 		`(?m)^data:    moby_dick/train: 124 documents, 1,086,856 tokens; moby_dick/held_out: 14 documents, 129,560 tokens`,
-		`(?m)^plan:    activation_checkpoint.mode=selective: predicted peak 1\.19 MiB \(.* \+ 374\.62 KiB copy of the state\)`,
+		`(?m)^plan:    activation_checkpoint.mode=selective: predicted peak 1\.10 MiB \(.* \+ 374\.62 KiB copy of the state\)`,
 		`(?m)^device:  cpu, \S+ kernels, 2 threads, peak .*FLOP/s \(measured: .*\)$`,
 		`(?m)^step:  1  loss: +5\.\d{5}  grad_norm: +\d+\.\d{4}  memory: +0\.00GiB\(\d+\.\d\d%\)  tps: [\d,]+  tflops: \d+\.\d\d  mfu: \d+\.\d\d%$`,
 		`(?m)^held-out: step 3  loss: `,

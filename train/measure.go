@@ -88,11 +88,14 @@ func (r *rank) measure(ctx context.Context) ([]Measured, error) {
 		p, counts := x.machine.Program(), x.machine.Counts()
 		one := Measured{Rank: r.index, Program: r.programs.name(p), Predicted: p.Memory(counts).Peak, Peak: seen.Peak, SameLoss: true,
 			PredictedCarried: p.Carried(counts), Carried: seen.Across(p.Boundary()), Differs: differs(p, p.LiveBytes(counts), seen.Live)}
+		var before float64
 		if x.losses != nil {
-			before := x.losses.loss()
-			if err := x.machine.Run(ctx, o); err != nil {
-				return nil, err
-			}
+			before = x.losses.loss()
+		}
+		if err := x.machine.Run(ctx, o); err != nil {
+			return nil, err
+		}
+		if x.losses != nil {
 			one.SameLoss = x.losses.loss() == before
 		}
 		all = append(all, one)

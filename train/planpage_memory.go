@@ -21,12 +21,13 @@ func memorySection(p *graph.Program) page.Section {
 }
 
 // timelines stack the bytes alive at each step of the schedule by what they are there for: all
-// of them, and those that are not carried over to backward, which are small beside the others.
+// of them, and those that come and go, which are small beside what is saved and gradients.
 func timelines(p *graph.Program) []page.Lines {
 	by := liveBy(p, useOf)
 	all := timeline(p, by, page.Lines{Title: "Arena", Note: "Bytes alive, step by step of the schedule."})
 	delete(by, useSaved)
-	return []page.Lines{all, timeline(p, by, page.Lines{Title: "Beside what is saved", Note: "The same without what is saved for backward."})}
+	delete(by, useGradient)
+	return []page.Lines{all, timeline(p, by, page.Lines{Title: "What comes and goes", Note: "The same without what is saved for backward and gradients."})}
 }
 
 func timeline(p *graph.Program, by map[string][]int64, l page.Lines) page.Lines {
@@ -41,7 +42,7 @@ func timeline(p *graph.Program, by map[string][]int64, l page.Lines) page.Lines 
 	l.Format = func(v float64) string { return fmt.Sprintf("%.4g %s", v, name) }
 	l.Label = func(x float64) string { return describeStep(p, int(x)) }
 	l.Marks = []page.Mark{{X: float64(p.Boundary()), Text: "backward"}}
-	for _, use := range []string{useSaved, useForward, useRerun, useReloaded, useBackward, useWorkspace} {
+	for _, use := range []string{useSaved, useGradient, useForward, useRerun, useReloaded, useBackward, useWorkspace} {
 		s := page.Series{Name: use}
 		for i := range sum {
 			value := 0.0

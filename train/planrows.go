@@ -14,13 +14,13 @@ type PlanRow struct {
 	Mode string `json:"mode"`
 	// Bytes that are carried over from forward to backward of one microbatch.
 	SavedBytes int64 `json:"saved_bytes"`
-	// Most bytes that are alive in the arena at one time, over all Programs.
+	// Most bytes that are alive in the arena at one time, gradients among them, over all
+	// Programs.
 	PeakBytes int64 `json:"peak_bytes"`
 	// Size of the arena: the peak and what placement loses.
 	ArenaBytes int64 `json:"arena_bytes"`
-	// The peak and what is held beside the arena: parameters, gradients, optimizer state,
-	// tables, the copy of the state and the buffers of what is offloaded. It is what a budget
-	// bounds.
+	// The peak and what is held beside the arena: parameters, optimizer state, tables, the copy
+	// of the state and the buffers of what is offloaded. It is what a budget bounds.
 	TotalBytes int64 `json:"total_bytes"`
 	// Bytes that are carried over to backward in a file, and not in memory.
 	OffloadedBytes int64 `json:"offloaded_bytes,omitempty"`
@@ -64,8 +64,8 @@ type PlanReport struct {
 	Costs string
 	// Own is the index in Rows of what the config asks for.
 	Own int
-	// PersistentBytes are held beside the arena in every mode: parameters,
-	// gradients, optimizer state and tables.
+	// PersistentBytes are held beside the arena in every mode: parameters, optimizer state
+	// and tables.
 	PersistentBytes int64
 	// StateCopyBytes hold the copy of the state while it is written: 0 unless
 	// state.async_mode is "async" or ranks have to bring their parts together.

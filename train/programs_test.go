@@ -63,7 +63,7 @@ func checkBounds(t *testing.T, r *PlanReport) {
 func TestPlanReport(t *testing.T) {
 	c := DefaultConfig()
 	c.Training.Dataset = StringList{"moby_dick"}
-	c.Training.SeqLen, c.Training.LocalBatchSize = 64, 2
+	c.Training.SeqLen, c.Training.LocalBatchSize = 256, 4 // activations are more than gradients
 	r, err := PlanReportFor(c, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestPlanReport(t *testing.T) {
 			t.Errorf("%s: an arena of %d bytes for a peak of %d", row.Mode, row.ArenaBytes, row.PeakBytes)
 		}
 	}
-	if want := 4 * 4 * r.Model.Parameters(); r.PersistentBytes < want {
-		t.Errorf("%d persistent bytes: parameters, gradients and moments alone are %d", r.PersistentBytes, want)
+	if want := 3 * 4 * r.Model.Parameters(); r.PersistentBytes < want || none.PeakBytes < want/3 {
+		t.Errorf("%d persistent bytes: parameters and moments alone are %d", r.PersistentBytes, want)
 	}
 	if len(r.Explanation.Filter("layers.0").Lines) == 0 {
 		t.Error("nothing explained about layer 0")

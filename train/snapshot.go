@@ -37,7 +37,8 @@ type RankMemory struct {
 	// CheckBytes hold the copies of activation_checkpoint.check.
 	CheckBytes int64 `json:"check_bytes,omitempty"`
 	// Program that runs: "first", "more", "last", "norm", "update" or "evaluate". It is
-	// empty between Programs: nothing is alive in the arena then.
+	// empty between Programs: in the arena gradients alone may be alive then, until the step is
+	// made.
 	Program string `json:"program"`
 	// Index is the place in the Program's schedule, from the feeding of inputs (0) to the
 	// reading of outputs, and Node what runs there; empty at both ends.
@@ -50,7 +51,7 @@ type RankMemory struct {
 	Values   []HeldValue `json:"values"`
 }
 
-// HeldVariable is a parameter, gradient, moment, state or table.
+// HeldVariable is a parameter, moment, state or table.
 type HeldVariable struct {
 	Name  string `json:"name"`
 	Kind  string `json:"kind"`
@@ -105,7 +106,9 @@ func (r *rank) heldMemory() RankMemory {
 	u := r.programs.usage(r.config.Training.Microbatches())
 	m.ArenaBytes, m.CheckBytes = u.arenaBytes, u.checkBytes
 	for _, v := range r.store.Variables() {
-		m.Variables = append(m.Variables, HeldVariable{v.Name, v.Kind.String(), v.Spec.String(), v.Spec.Bytes()})
+		if v.Kind != graph.Scratch {
+			m.Variables = append(m.Variables, HeldVariable{v.Name, v.Kind.String(), v.Spec.String(), v.Spec.Bytes()})
+		}
 	}
 	slices.SortStableFunc(m.Variables, func(a, b HeldVariable) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return m

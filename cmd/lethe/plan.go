@@ -140,7 +140,7 @@ func printExplanation(out io.Writer, r *train.PlanReport, name string) error {
 func printTable(out io.Writer, r *train.PlanReport, c train.Config) error {
 	fmt.Fprintf(out, "%s, %d parameters, %s; %d × %d tokens in %d microbatches a step\n", r.Model.Name(), r.Model.Parameters(), c.Training.DType,
 		c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
-	fmt.Fprintf(out, "%d bytes are persistent in every mode: parameters, gradients, optimizer state, tables\n", r.PersistentBytes)
+	fmt.Fprintf(out, "%d bytes are persistent in every mode: parameters, optimizer state, tables\n", r.PersistentBytes)
 	if r.StateCopyBytes > 0 {
 		fmt.Fprintf(out, "%d bytes hold the copy of the state while it is written (state.async_mode)\n", r.StateCopyBytes)
 	}

@@ -33,7 +33,7 @@ func printCluster(out io.Writer, p *train.ClusterPlan, cluster train.Cluster, c 
 	fmt.Fprintf(out, "%s, %d parameters, %s; %d ranks: data_parallel_replicate_degree %d, data_parallel_shard_degree %d, expert_parallel_degree %d, tensor_parallel_degree %d\n",
 		p.Model.Name(), p.Model.Parameters(), c.Training.DType, p.Ranks, r.DataParallelReplicateDegree, r.DataParallelShardDegree, r.ExpertParallelDegree, r.TensorParallelDegree)
 	fmt.Fprintf(out, "%d × %d tokens of a rank, or of those that compute together, in %d microbatches a step\n", c.Training.LocalBatchSize*c.Training.Microbatches(), c.Training.SeqLen, c.Training.Microbatches())
-	fmt.Fprintf(out, "a rank holds %s of parameters, %s of gradients, %s of optimizer state, %s of other state", gib(r.ParameterBytes), gib(r.GradientBytes), gib(r.OptimizerBytes), gib(r.OtherBytes))
+	fmt.Fprintf(out, "a rank holds %s of parameters, %s of gradients (in the peak), %s of optimizer state, %s of other state", gib(r.ParameterBytes), gib(r.GradientBytes), gib(r.OptimizerBytes), gib(r.OtherBytes))
 	fmt.Fprintf(out, "; %d bytes of a replica are padding\n", r.PaddingBytes)
 	if host := r.StateCopyBytes + r.OffloadBufferBytes; host > 0 {
 		where := "and"

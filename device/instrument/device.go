@@ -13,11 +13,13 @@ type Device struct {
 
 	mu       sync.Mutex
 	watched  device.Buffer
+	handed   []span // of it, for the runs before and after
 	tick     int
 	accesses []access
 	others   map[device.Buffer]bool // device memory outside the watched buffer that was touched
 	places   map[device.Buffer]device.Place
 	poison   [][]span // by tick: what to fill with NaN at its end
+	unborn   []span   // what to fill as a run begins: all that is not handed to it
 	on       bool
 }
 
@@ -45,12 +47,18 @@ func (d *Device) Alloc(place device.Place, bytes int64) (device.Buffer, error) {
 	return b, err
 }
 
-// Start begins a recording of the accesses to b, the arena.
-func (d *Device) Start(b device.Buffer) {
+// Start begins a recording of the accesses to b, the arena. Of the tensors handed, which lie
+// in it, the run may read what was written before it, and what it leaves there is read later.
+func (d *Device) Start(b device.Buffer, handed ...device.Tensor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched, d.tick, d.accesses, d.on = b, 0, d.accesses[:0], true
 	clear(d.others)
+	d.handed = d.handed[:0]
+	for _, t := range handed {
+		lo, hi := t.Extent()
+		d.handed = append(d.handed, span{lo, hi})
+	}
 }
 
 // Tick says that the executor has reached step n.
@@ -58,6 +66,11 @@ func (d *Device) Tick(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.on && d.poison != nil {
+		if n == 0 {
+			for _, s := range d.unborn {
+				fillNaN(d.watched, s.lo, s.hi)
+			}
+		}
 		for t := d.tick; t < n && t < len(d.poison); t++ {
 			for _, s := range d.poison[t] {
 				fillNaN(d.watched, s.lo, s.hi)
@@ -72,7 +85,10 @@ func (d *Device) Stop() Measurement {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on = false
-	m := analyse(d.accesses)
+	for _, s := range d.handed {
+		d.accesses = append(d.accesses, access{d.tick, s.lo, s.hi, false})
+	}
+	m := analyse(d.accesses, d.handed)
 	for b := range d.others {
 		if d.places[b] == device.OnDevice {
 			m.Persistent += b.Size()
@@ -86,7 +102,7 @@ func (d *Device) Stop() Measurement {
 func (d *Device) Poison(m Measurement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.poison = nil
+	d.poison, d.unborn = nil, nil
 	if len(m.lives) == 0 {
 		return
 	}
@@ -97,7 +113,14 @@ func (d *Device) Poison(m Measurement) {
 		}
 		d.poison[l.last] = append(d.poison[l.last], l.span)
 	}
-	fillNaN(d.watched, 0, d.watched.Size())
+	var end int64
+	for _, l := range m.lives {
+		if l.handed {
+			d.unborn = append(d.unborn, span{end, l.lo})
+			end = l.hi
+		}
+	}
+	d.unborn = append(d.unborn, span{end, d.watched.Size()})
 }
 
 // fillNaN sets all bits of a range: NaN in every float dtype, −1 in every integer.

@@ -39,22 +39,34 @@ type span struct{ lo, hi int64 }
 type life struct {
 	span
 	first, last int
+	handed      bool // it began before the run
 }
 
 // analyse finds the lives of all bytes. The borders of all accesses cut the
-// buffer into segments, and each segment's accesses are followed in order.
-func analyse(accesses []access) Measurement {
+// buffer into segments, and each segment's accesses are followed in order. What is handed to
+// the run may be read first.
+func analyse(accesses []access, handed []span) Measurement {
 	// Kernels of asynchronous steps are recorded when they run, which may be later.
 	slices.SortStableFunc(accesses, func(a, b access) int { return a.tick - b.tick })
 	var m Measurement
-	borders := make([]int64, 0, 2*len(accesses))
+	borders := make([]int64, 0, 2*(len(accesses)+len(handed)))
 	for _, a := range accesses {
 		borders = append(borders, a.lo, a.hi)
 		m.ticks = max(m.ticks, a.tick)
 	}
+	for _, s := range handed {
+		borders = append(borders, s.lo, s.hi)
+	}
 	slices.Sort(borders)
 	borders = slices.Compact(borders)
 	open := make([]*life, max(len(borders)-1, 0))
+	before := make([]bool, len(open)) // by segment: it is handed to the run
+	for _, s := range handed {
+		i, _ := slices.BinarySearch(borders, s.lo)
+		for ; borders[i] < s.hi; i++ {
+			before[i] = true
+		}
+	}
 	for _, a := range accesses {
 		i, _ := slices.BinarySearch(borders, a.lo)
 		for ; borders[i] < a.hi; i++ {
@@ -67,10 +79,12 @@ func analyse(accesses []access) Measurement {
 				if open[i] != nil {
 					m.lives = append(m.lives, *open[i])
 				}
-				open[i] = &life{span{borders[i], borders[i+1]}, a.tick, a.tick}
+				open[i] = &life{span: span{borders[i], borders[i+1]}, first: a.tick, last: a.tick}
 			case open[i] == nil:
-				m.UnwrittenReads += size
-				open[i] = &life{span{borders[i], borders[i+1]}, 0, a.tick}
+				if !before[i] {
+					m.UnwrittenReads += size
+				}
+				open[i] = &life{span: span{borders[i], borders[i+1]}, last: a.tick, handed: before[i]}
 			default:
 				open[i].last = a.tick
 			}

@@ -2,13 +2,16 @@ package remat
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 )
 
 // class are layers whose menus differ by no more than what lies below all of their forward
 // or all of their backward points: the counts of tokens that each layer of experts leaves
-// behind, say, lie below the backward passes of those that come later.
+// behind, say, lie below the backward passes of those that come later, and gradients below
+// those of earlier layers. What lies below backward and not below forward differs little
+// between members: it decides which of the two passes a choice has to keep small.
 type class struct {
 	members []int // of the layers
 	// The least that lies below, of all members.
@@ -40,9 +43,15 @@ func menus(layers []*layer) []menu {
 func classes(layers []*layer) []*class {
 	known := map[string]*class{}
 	var list []*class
+	least, most := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, l := range layers {
+		forward, backward := l.floors()
+		least, most = min(least, backward-forward), max(most, backward-forward)
+	}
 	for i, l := range layers {
 		forward, backward := l.floors()
-		key := l.key(forward, backward)
+		little := max((most-least)/differences, l.bytes()/differences/8) + 1
+		key := fmt.Sprint((backward-forward-least)/little, l.key(forward, backward))
 		if len(l.ops) <= exactOps {
 			key = l.key(0, 0) // of each the menu is exact
 		}
@@ -56,6 +65,19 @@ func classes(layers []*layer) []*class {
 		c.forward, c.backward = min(c.forward, forward), min(c.backward, backward)
 	}
 	return list
+}
+
+// differences are into how many ranges what lies below backward alone is divided at most; less
+// than an eighth of such a part of a layer's own bytes makes no difference.
+const differences = 8
+
+// bytes of the values that the layer decides about.
+func (l *layer) bytes() int64 {
+	var sum int64
+	for _, v := range l.values {
+		sum += v.size
+	}
+	return sum
 }
 
 // floors are the bytes below all forward and all backward points.
