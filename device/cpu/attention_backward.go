@@ -37,7 +37,7 @@ func attentionBackwardOf[T float](q *queue, tasks *attentionTasks[T],
 
 	tasks.delta = attentionDelta[T]{level: q.dev.level, attentionShape: s, delta: delta,
 		out: viewHeads[T](out), dout: viewHeads[T](dout), dquery: viewHeads[T](dquery)}
-	q.run(s.queryTiles()*s.batch*s.heads, &tasks.delta)
+	q.run(ceilDiv(s.batch*s.queries, deltaRows), &tasks.delta)
 	tasks.delta = attentionDelta[T]{}
 
 	s.check(dkey, s.keys, s.keyHeads, s.queryWidth)
@@ -50,8 +50,9 @@ func attentionBackwardOf[T float](q *queue, tasks *attentionTasks[T],
 	tasks.backward = attentionBackward[T]{}
 }
 
-// attentionDelta computes delta = Σ dout·out for some queries of one head an iteration
-// (algorithm 2, line 4), and clears dquery, to which key tiles add.
+// attentionDelta computes delta = Σ dout·out for some rows of queries an iteration
+// (algorithm 2, line 4), and clears dquery, to which key tiles add. It takes all heads of a
+// row, which mostly lie side by side.
 type attentionDelta[T float] struct {
 	level level
 	attentionShape
@@ -60,16 +61,19 @@ type attentionDelta[T float] struct {
 }
 
 func (t *attentionDelta[T]) do(_, i int) {
-	tile, head := i/t.heads%t.queryTiles(), i%t.heads
-	batch := i / t.heads / t.queryTiles()
-	delta := t.delta[(batch*t.heads+head)*t.queries:]
-	for r := tile * attentionTile; r < min((tile+1)*attentionTile, t.queries); r++ {
-		o := unsafe.Slice((*T)(t.out.at(batch, r, head)), t.width)
-		do := unsafe.Slice((*T)(t.dout.at(batch, r, head)), t.width)
-		delta[r] = T(dotRow(t.level, o, do))
-		clear(unsafe.Slice((*T)(t.dquery.at(batch, r, head)), t.queryWidth))
+	for row := i * deltaRows; row < min((i+1)*deltaRows, t.batch*t.queries); row++ {
+		batch, r := row/t.queries, row%t.queries
+		for head := range t.heads {
+			o := unsafe.Slice((*T)(t.out.at(batch, r, head)), t.width)
+			do := unsafe.Slice((*T)(t.dout.at(batch, r, head)), t.width)
+			t.delta[(batch*t.heads+head)*t.queries+r] = T(dotRow(t.level, o, do))
+			clear(unsafe.Slice((*T)(t.dquery.at(batch, r, head)), t.queryWidth))
+		}
 	}
 }
+
+// deltaRows is how many rows of queries a task of attentionDelta has.
+const deltaRows = 16
 
 // attentionBackward computes dkey and dvalue of one tile of keys of one key head
 // an iteration: FlashAttention-2, algorithm 2. Its inner loop runs over the
