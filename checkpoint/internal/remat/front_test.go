@@ -12,6 +12,8 @@ import (
 func randomSchedule(r *rand.Rand, ops int, borders bool) *Schedule {
 	s := &Schedule{Problem: &Problem{}, Workspace: make([]int64, ops)}
 	begin := 0 // the first value that may be read
+	// What lives in one pass alone, and grows in the other, like gradients.
+	heavy, grow := []int64{0, 0, 2000}[r.IntN(3)], []int64{0, 20, 500}[r.IntN(3)]
 	for i := range ops {
 		op := Op{Cost: int64(r.IntN(20)), Fixed: []Fixed{Free, Free, Free, Free, Free, Free, Once, Again}[r.IntN(8)]}
 		border := borders && i%4 == 3
@@ -35,10 +37,10 @@ func randomSchedule(r *rand.Rand, ops int, borders bool) *Schedule {
 		s.Workspace[i] = int64(r.IntN(15))
 		s.First = append(s.First, i)
 		s.Ops = append(s.Ops, op)
-		s.Steps = append(s.Steps, Step{Bytes: int64(r.IntN(20))})
+		s.Steps = append(s.Steps, Step{Before: heavy, Bytes: heavy + int64(r.IntN(20))})
 	}
 	for i := range slices.Backward(s.Ops) {
-		step := Step{Later: true, Before: int64(r.IntN(15))}
+		step := Step{Later: true, Before: int64(ops-i)*grow + int64(r.IntN(15))}
 		step.Bytes = step.Before + int64(r.IntN(15))
 		for _, v := range slices.Concat(s.Ops[i].In, s.Ops[i].Out) {
 			if r.IntN(2) == 0 && !slices.Contains(step.Reads, v) {

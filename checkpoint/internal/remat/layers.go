@@ -314,7 +314,44 @@ func (d *division) layer(w window, begin, stop int) *layer {
 		l.points[i].before -= l.offset
 	}
 	d.fill(l, w, place)
+	l.flatten()
 	return l
+}
+
+// flatten lowers a pass that lies above all that the other can reach until it just does: the
+// peak is in that pass, and layers with more below it are equal to those with less.
+func (l *layer) flatten() {
+	var values, workspace int64
+	for _, v := range l.values {
+		values += v.size
+	}
+	for _, o := range l.ops {
+		workspace = max(workspace, o.workspace)
+	}
+	lower := func(points []point, above int64) {
+		least := int64(math.MaxInt64)
+		for _, p := range points {
+			least = min(least, p.bytes, p.before)
+		}
+		by := least - above
+		if len(points) == 0 || by <= 0 {
+			return
+		}
+		l.offset += by
+		for i := range points {
+			points[i].bytes -= by
+			points[i].before -= by
+		}
+	}
+	reach := func(points []point) (most int64) {
+		for _, p := range points {
+			most = max(most, p.bytes, p.before)
+		}
+		return most + values + workspace
+	}
+	forward, backward := l.points[:l.turn], l.points[l.turn:]
+	lower(backward, reach(forward))
+	lower(forward, reach(backward))
 }
 
 // fill adds ops and values.
