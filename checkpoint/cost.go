@@ -37,6 +37,9 @@ func DefaultCosts() Roofline {
 	return Roofline{FLOPs: 200e9, Bandwidth: 20e9, LinkBandwidth: 10e9, LinkLatency: 10_000, Launch: 1_000}
 }
 
+// MemoryBandwidth is bytes a second to and from memory.
+func (r Roofline) MemoryBandwidth() float64 { return r.Bandwidth }
+
 // Nanoseconds implements Costs.
 func (r Roofline) Nanoseconds(n *graph.Node) int64 {
 	if !n.IsOp() || n.IsView() {
@@ -84,6 +87,9 @@ type Disk struct {
 	Costs
 	// Bandwidth is bytes a second, in either direction.
 	Bandwidth float64
+	// Memory is bytes a second to and from memory that copies share with ops; 0 if they share
+	// none.
+	Memory float64
 }
 
 // diskLatency is what a copy takes beside its bytes, in nanoseconds: a solid-state disk
@@ -93,4 +99,16 @@ const diskLatency = 100_000
 // CopyNanoseconds implements graph.Pace.
 func (d Disk) CopyNanoseconds(bytes int64) int64 {
 	return diskLatency + int64(math.Round(float64(bytes)/d.Bandwidth*1e9))
+}
+
+// copyPasses are how often a copied byte goes to or from memory: it is read in the arena and
+// written to a buffer, read for its checksum and read by the disk, or the other way round.
+const copyPasses = 4
+
+// CopyLoad implements graph.Pace.
+func (d Disk) CopyLoad(bytes int64) int64 {
+	if d.Memory == 0 {
+		return 0
+	}
+	return int64(math.Ceil(copyPasses * float64(bytes) / d.Memory * 1e9))
 }

@@ -38,8 +38,8 @@ type Planned struct {
 	PeakBytes int64
 	// RerunNanoseconds is the sum of the costs of the reruns.
 	RerunNanoseconds int64
-	// AddedNanoseconds are those, and the time in which copies of what is offloaded are
-	// waited for (see [CopyWait]).
+	// AddedNanoseconds are those, and the time by which copies of what is offloaded hold up
+	// the run (see [CopyWait]).
 	AddedNanoseconds int64
 	// BoundNanoseconds is what AddedNanoseconds of no plan within the budget undercut, as
 	// long as nodes are rerun once, right before backward first needs them, and the rules

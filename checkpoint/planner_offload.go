@@ -9,9 +9,9 @@ import (
 	"github.com/lethe-go/lethe/graph"
 )
 
-// CopyWait is the time that a run of a Program waits for copies of what it offloads, by a
-// pace and with the given live rows: ops run one after another, and so do copies beside
-// them, each as soon as the Program lets it set out.
+// CopyWait is the time by which copies hold up a run of a Program, by a pace and with the
+// given live rows. Ops run one after another, and so do copies beside them, each as soon as
+// the Program lets it set out: ops wait for copies, and share memory with them.
 func CopyWait(p *graph.Program, pace graph.Pace, counts graph.Counts) int64 {
 	if pace == nil || p.SpillBytes == 0 {
 		return 0
@@ -23,8 +23,11 @@ func CopyWait(p *graph.Program, pace graph.Pace, counts graph.Counts) int64 {
 		case graph.Run, graph.Recompute:
 			now += pace.Nanoseconds(at(s.Node, counts))
 		case graph.CopyOut, graph.CopyBack:
-			copies = max(copies, now) + pace.CopyNanoseconds(copiedBytes(s, counts))
+			bytes := copiedBytes(s, counts)
+			copies = max(copies, now) + pace.CopyNanoseconds(bytes)
 			arrival[s] = copies
+			waited += pace.CopyLoad(bytes)
+			now += pace.CopyLoad(bytes)
 		case graph.Wait:
 			if late := arrival[s.Awaits()] - now; late > 0 {
 				waited += late
@@ -102,7 +105,7 @@ func (p *Planner) weigh(best Planned, found bool, budget int64) (Planned, bool, 
 		if err != nil {
 			return best, found, err
 		}
-		if found && start.AddedNanoseconds+p.leastWait(start, budget) >= best.AddedNanoseconds {
+		if found && start.AddedNanoseconds+p.leastWait(start.PeakBytes-budget) >= best.AddedNanoseconds {
 			continue
 		}
 		saved, err := p.saved(start)
@@ -147,14 +150,14 @@ func (p *Planner) larger(budget int64) [][]bool {
 	return sets
 }
 
-// leastWait is what a plan waits for copies at the least if as many bytes are moved as it is
-// too large by: they are away as backward begins.
-func (p *Planner) leastWait(start Planned, budget int64) int64 {
-	excess := start.PeakBytes - budget
-	if excess <= 0 {
+// leastWait is by how much copies hold up a step at the least in which so many bytes are
+// moved: they are away as backward begins, and come back.
+func (p *Planner) leastWait(moved int64) int64 {
+	if moved <= 0 {
 		return 0
 	}
-	return max(0, p.resolved.Pace.CopyNanoseconds(excess)-p.mover.forward)
+	load := p.resolved.Pace.CopyLoad(moved)
+	return load + max(load, p.resolved.Pace.CopyNanoseconds(moved)-p.mover.forward)
 }
 
 // savedOp is an op whose results a plan saves and may move.
@@ -201,43 +204,27 @@ func (p *Planner) moveUntil(rerun []bool, list []savedOp, budget int64) (Planned
 	return try(n), failed
 }
 
-// movedBound is undercut by what no plan adds to a step: reruns, and waiting for copies. A
+// movedBound is undercut by what no plan adds to a step: reruns, and what copies hold it up. A
 // plan is as large as it would be if it kept what it moves, less those bytes at the most, so
-// that its reruns take no less than the bound for so much more memory. How much it moves the
-// waiting tells: copies away run one after another, and have ended as backward begins, the
-// time of the forward pass and the waiting after the start of the step. Waits are looked at in
-// stretches, each with its least wait and its most bytes. It is taken for granted that
-// several copies together take as long as one of all their bytes, or longer.
+// that its reruns take no less than the bound for so much more memory. Copies away run one
+// after another and have ended as backward begins, the time of the forward pass and what
+// holds it up after the start of the step. Numbers of bytes are looked at in stretches, each
+// with the least wait and the least reruns. It is taken for granted that several copies
+// together take as long as one of all their bytes, or longer.
 func (p *Planner) movedBound(budget int64) int64 {
-	all := p.keptBound(budget + p.mover.bytes)
-	longest := max(0, p.resolved.Pace.CopyNanoseconds(p.mover.bytes)-p.mover.forward) // a longer wait moves no more
-	if none := p.keptBound(budget); none < longest {
-		longest = none // a plan that waits for longer is worse than what the bound is without
-	}
-	if all > math.MaxInt64-longest {
-		return math.MaxInt64
-	}
-	bound := longest + all
-	stretches := int64(32)
+	growth := 1.5
 	if p.front != nil { // whose bounds are quick
-		stretches = 256
+		growth = 1.05
 	}
-	stretch := longest/stretches + 1
-	for wait := int64(0); wait < longest; wait += stretch {
-		kept := p.keptBound(budget + p.moved(wait+stretch))
-		if kept < bound-wait {
-			bound = wait + kept
+	bound := p.keptBound(budget)
+	for least := int64(1); least <= p.mover.bytes; {
+		most := max(least, int64(float64(least)*growth))
+		if kept := p.keptBound(budget + most); kept < math.MaxInt64-p.leastWait(least) {
+			bound = min(bound, kept+p.leastWait(least))
 		}
+		least = most + 1
 	}
 	return bound
-}
-
-// moved is how many bytes are away as backward begins, at the most, if forward has waited so
-// long for it.
-func (p *Planner) moved(wait int64) int64 {
-	return int64(sort.Search(int(p.mover.bytes), func(n int) bool {
-		return p.resolved.Pace.CopyNanoseconds(int64(n+1)) > p.mover.forward+wait
-	}))
 }
 
 // keptBound is the bound for plans that move nothing: that of the front where there is one.

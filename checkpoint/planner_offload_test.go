@@ -66,6 +66,16 @@ func TestPlannerOffloadsWhereItPays(t *testing.T) {
 		}
 		before = q.AddedNanoseconds
 	}
+	// One that is fast but whose copies take all of the memory's time is left alone too.
+	busy := onDisk(1e15)
+	busy.Pace = checkpoint.Disk{Costs: checkpoint.DefaultCosts(), Bandwidth: 1e15, Memory: 1e6}
+	p, err := checkpoint.NewPlanner(g, busy, checkpoint.DefaultCosts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := p.Plan(budget); err != nil || q.Plan.Hash() != kept.Plan.Hash() {
+		t.Errorf("with copies that take all of the memory's time: %d ns added, %v", q.AddedNanoseconds, err)
+	}
 	if plan(1e9).Plan.Hash() != plan(1e9).Plan.Hash() {
 		t.Error("another plan the second time")
 	}
@@ -201,7 +211,8 @@ func smallPlanner(t *rapid.T, store *graph.Store) (*graph.Graph, *checkpoint.Pla
 		t.Fatal(err)
 	}
 	costs := checkpoint.Roofline{FLOPs: 1e9, Bandwidth: 1e15, LinkBandwidth: 1e15, Launch: 1}
-	o := checkpoint.Options{Offload: []string{"*"}, Pace: checkpoint.Disk{Costs: costs, Bandwidth: rapid.SampledFrom([]float64{1e7, 1e8, 1e12}).Draw(t, "bandwidth")}}
+	o := checkpoint.Options{Offload: []string{"*"}, Pace: checkpoint.Disk{Costs: costs, Bandwidth: rapid.SampledFrom([]float64{1e7, 1e8, 1e12}).Draw(t, "bandwidth"),
+		Memory: rapid.SampledFrom([]float64{0, 1e8, 1e9}).Draw(t, "memory")}}
 	p, err := checkpoint.NewPlanner(g, o, costs)
 	if err != nil {
 		t.Fatal(err)

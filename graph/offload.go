@@ -17,6 +17,9 @@ type Pace interface {
 	// CopyNanoseconds is the time of one copy between the arena and where values are
 	// offloaded to.
 	CopyNanoseconds(bytes int64) int64
+	// CopyLoad is by how many nanoseconds one copy holds up what runs beside it, for it takes
+	// of the same memory and processors.
+	CopyLoad(bytes int64) int64
 }
 
 // instant is the Pace of plans without one: copies take no time, so that they are waited
@@ -25,6 +28,7 @@ type instant struct{}
 
 func (instant) Nanoseconds(*Node) int64     { return 0 }
 func (instant) CopyNanoseconds(int64) int64 { return 0 }
+func (instant) CopyLoad(int64) int64        { return 0 }
 
 // trip is a value's way out of the arena and back.
 type trip struct {

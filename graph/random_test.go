@@ -106,6 +106,7 @@ type paceOf struct{ ops int64 }
 
 func (paceOf) Nanoseconds(*Node) int64       { return 10 }
 func (p paceOf) CopyNanoseconds(int64) int64 { return p.ops }
+func (p paceOf) CopyLoad(int64) int64        { return 0 }
 
 // TestAnyPlanGivesTheSameBitsInThePlannedMemory is the heart of the executor:
 // whatever the plan, results do not change, the measured peak is the planned one,

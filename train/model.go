@@ -151,7 +151,7 @@ func policy(mode string) graph.Policy {
 func checkpointOptions(c Config, costs checkpoint.Costs) checkpoint.Options {
 	o := checkpoint.Options{ForceRecompute: c.ActivationCheckpoint.ForceRecompute, Save: c.ActivationCheckpoint.Save, Rerun: c.ActivationCheckpoint.Rerun, Offload: c.ActivationCheckpoint.Offload}
 	if len(o.Offload) > 0 {
-		o.Pace = checkpoint.Disk{Costs: costs, Bandwidth: c.diskBandwidth()}
+		o.Pace = c.disk(costs)
 	}
 	if c.Parallelism.DataParallelShardDegree > 1 && !slices.ContainsFunc(slices.Concat(o.Save, o.Rerun, o.Offload), namesGathered) {
 		switch c.Parallelism.FSDPReshardAfterForward {

@@ -38,14 +38,18 @@ func ringBytes(programs []*graph.Program) int64 {
 // ringBytes of a rank of this process.
 func (t *Trainer) ringBytes() int64 { return ringBytes(t.ranks[0].programs.all()) }
 
-// diskBandwidth is the part of a rank, in bytes a second.
-func (c Config) diskBandwidth() float64 {
-	return c.ActivationCheckpoint.OffloadBandwidth / float64(newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))
+// disk is the part of a rank, with costs of operations beside it.
+func (c Config) disk(costs checkpoint.Costs) checkpoint.Disk {
+	d := checkpoint.Disk{Costs: costs, Bandwidth: c.ActivationCheckpoint.OffloadBandwidth / float64(newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))}
+	if of, ok := costs.(interface{ MemoryBandwidth() float64 }); ok {
+		d.Memory = of.MemoryBandwidth()
+	}
+	return d
 }
 
 // AddedSeconds are what an optimizer step takes longer than one that keeps everything, by
 // the costs of operations and activation_checkpoint.offload_bandwidth: what is computed
-// again, and what copies to and from the file are waited for.
+// again, and by what copies to and from the file hold it up.
 func (t *Trainer) AddedSeconds() (reruns, waits float64) {
 	costs := t.options.copyCosts()
 	if t.budget != nil {

@@ -13,7 +13,7 @@ import (
 func TestBudgetOffloadsWhereItPays(t *testing.T) {
 	c := budgetConfig(t)
 	c.Training.LocalBatchSize, c.Training.GlobalBatchSize = 256, 512 // the ring is small beside what is saved
-	slow := checkpoint.Roofline{FLOPs: 1e6, Bandwidth: 1e6, LinkBandwidth: 1e6, LinkLatency: 10_000, Launch: 1_000}
+	slow := checkpoint.Roofline{FLOPs: 1e6, Bandwidth: 1e12, LinkBandwidth: 1e6, LinkLatency: 10_000, Launch: 1_000}
 	o := Options{Model: tinyLlama(), Costs: slow}
 	c.ActivationCheckpoint.Mode = "none"
 	want, all := losses(t, c, o)

@@ -36,7 +36,7 @@ type PlanRow struct {
 	// passes.
 	RecomputedSeconds float64 `json:"recomputed_seconds"`
 	RecomputedTimePct float64 `json:"recomputed_time_pct"`
-	// The time in which copies to and from the file are waited for, as they are planned.
+	// The time by which copies to and from the file hold up a step, as they are planned.
 	OffloadWaitSeconds float64 `json:"offload_wait_seconds,omitempty"`
 	// Within is nil but in mode "budget".
 	*Within
@@ -120,7 +120,7 @@ func planModes(c Config, o Options) (*planMaker, *PlanReport, error) {
 	r := &PlanReport{}
 	costs, err := o.reportedCosts(m.device, newLayout(c.Parallelism).processRanks(c.Parallelism.Backend))
 	if err == nil {
-		r.Costs, m.budget = costs.from, newBudget(0, costs)
+		r.Costs, m.budget = costs.from, newBudget(0, costs.Costs)
 		err = m.modes(r)
 	}
 	if err != nil {
