@@ -11,6 +11,9 @@ import (
 // Where the planner moves values to a disk, steps are those of mode "none", bit for bit, and
 // every predicted peak is the measured one. A disk that is not worth it is left alone.
 func TestBudgetOffloadsWhereItPays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what the ring is small beside takes long to compute")
+	}
 	c := budgetConfig(t)
 	c.Training.LocalBatchSize, c.Training.GlobalBatchSize = 256, 512 // the ring is small beside what is saved
 	slow := checkpoint.Roofline{FLOPs: 1e6, Bandwidth: 1e12, LinkBandwidth: 1e6, LinkLatency: 10_000, Launch: 1_000}
