@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,6 +57,29 @@ func inert(t *testing.T, page string) {
 		text, more, _ := strings.Cut(after, "</script>")
 		if rest = more; !json.Valid([]byte(text)) {
 			t.Errorf("not JSON: %.200q", text)
+		}
+	}
+}
+
+// Every series has a color: the memory of a step is drawn by more uses than anything else.
+func TestSeriesHaveColors(t *testing.T) {
+	c := DefaultConfig()
+	c.Training.Dataset, c.Training.SeqLen = StringList{"moby_dick"}, 16
+	plan, err := PlanReportFor(c, Options{Model: hostile{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := plan.WriteHTML(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	series := regexp.MustCompile(`class="(c\d+)\b`).FindAllStringSubmatch(b.String(), -1)
+	if len(series) < 7 {
+		t.Fatalf("%d series", len(series))
+	}
+	for _, s := range series {
+		if !strings.Contains(b.String(), "."+s[1]+" { --c: ") {
+			t.Errorf("no color of %s", s[1])
 		}
 	}
 }
