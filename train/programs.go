@@ -166,7 +166,8 @@ func (c *compiler) compile() (*programs, []string, error) {
 
 // accumulate is forward and backward of one microbatch. The first of a step
 // overwrites the gradients, which the compiler then computes right where they
-// belong, and lends their memory to activations until then; further ones add. With reduce the gradients are summed over the ranks.
+// belong, lending their memory to activations until then; further ones add. With
+// reduce the gradients are summed over the ranks.
 func (c *compiler) accumulate(add, reduce bool) (*graph.Graph, []*graph.Variable, []string, error) {
 	b := graph.New(c.store)
 	c.model.Build(b, c.inputs(b, true), policies(c.config.ActivationCheckpoint))

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Run is a benchmark, called with its name's arguments. It prints its results on out and all
+// Run is a benchmark, called with the arguments behind the command's name. It prints its results on out and all
 // else on log, and returns early when the context ends.
 type Run func(ctx context.Context, args []string, out, log io.Writer) error
 
