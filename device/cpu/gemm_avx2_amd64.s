@@ -8,6 +8,31 @@
 	FMA Y0, broadcast, low;                \
 	FMA Y1, broadcast, high
 
+// STEP adds one step, offset bytes behind the rows of a, and fetches one of the next panel.
+#define STEP(offset, b, b32, next) \
+	VMOVUPS b, Y0;                           \
+	VMOVUPS b32, Y1;                         \
+	PREFETCHT1 next;                         \
+	ROW((offset)(SI), Y2, Y4, Y5);           \
+	ROW((offset)(SI)(R8*1), Y3, Y6, Y7);     \
+	ROW((offset)(SI)(R8*2), Y2, Y8, Y9);     \
+	ROW((offset)(R10), Y3, Y10, Y11);        \
+	ROW((offset)(R10)(R8*1), Y2, Y12, Y13);  \
+	ROW((offset)(R10)(R8*2), Y3, Y14, Y15)
+
+// FOUR adds four steps, stride bytes apart in a, and goes on.
+#define FOUR(stride) \
+	STEP(0, (DI), 32(DI), (R15));                               \
+	STEP(stride, (DI)(R11*1), 32(DI)(R11*1), (R15)(R11*1));     \
+	LEAQ (DI)(R11*2), DI;                                       \
+	LEAQ (R15)(R11*2), R15;                                     \
+	STEP(2*stride, (DI), 32(DI), (R15));                        \
+	STEP(3*stride, (DI)(R11*1), 32(DI)(R11*1), (R15)(R11*1));   \
+	LEAQ (DI)(R11*2), DI;                                       \
+	LEAQ (R15)(R11*2), R15;                                     \
+	ADDQ $(4*stride), SI;                                       \
+	ADDQ $(4*stride), R10
+
 // ADD adds a row of the old c.
 #define ADD(address, address32, low, high) \
 	PLUS address, low, low;      \
@@ -23,7 +48,9 @@ TEXT ·gemmAVX2(SB), NOSPLIT, $0-89
 #define BROADCAST VBROADCASTSS
 #define FMA VFMADD231PS
 #define PLUS VADDPS
+#define SIZE 4
 #include "gemm_avx2_amd64.h"
+#undef SIZE
 #undef BROADCAST
 #undef FMA
 #undef PLUS
@@ -33,7 +60,9 @@ TEXT ·gemmAVX2Double(SB), NOSPLIT, $0-89
 #define BROADCAST VBROADCASTSD
 #define FMA VFMADD231PD
 #define PLUS VADDPD
+#define SIZE 8
 #include "gemm_avx2_amd64.h"
+#undef SIZE
 #undef BROADCAST
 #undef FMA
 #undef PLUS

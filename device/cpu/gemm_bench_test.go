@@ -35,6 +35,34 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
+// BenchmarkMatMulCold has the products of a feed-forward layer, forward and backward, with
+// operands that come from memory, as they do in a training step.
+func BenchmarkMatMulCold(b *testing.B) {
+	const sets = 12
+	q := gemmTestQueue(b, gemmTestLevels(b)[0], 1)
+	for _, p := range []gemmCase{
+		{m: 512, n: 2048, k: 768, b: gemmLayout{transposed: true}},
+		{m: 512, n: 768, k: 2048},
+		{m: 2048, n: 768, k: 512, a: gemmLayout{transposed: true}},
+		{m: 512, n: 768, k: 2048, b: gemmLayout{transposed: true}},
+		{m: 512, n: 2048, k: 768},
+		{m: 768, n: 2048, k: 512, a: gemmLayout{transposed: true}},
+	} {
+		b.Run(p.name(), func(b *testing.B) {
+			var operands [sets]gemmOperands
+			for i := range operands {
+				operands[i] = newGemmOperands[float32](p, device.Float32, 1)
+				defer operands[i].free()
+			}
+			for i := 0; b.Loop(); i++ {
+				o := operands[i%sets]
+				q.MatMul(o.dst, o.a, o.b, false)
+			}
+			reportGFLOPs(b, 2*p.m*p.n*p.k)
+		})
+	}
+}
+
 func BenchmarkMatMulFloat64(b *testing.B) {
 	q := gemmTestQueue(b, gemmTestLevels(b)[0], 1)
 	p := gemmCase{m: 256, n: 256, k: 256}
