@@ -169,6 +169,16 @@ func gemmTranspose4(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Poin
 //go:noescape
 func gemmTranspose4Double(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
 
+// gemmTranspose6 is [gemmTranspose4] of 6 lanes, and fetches what lies behind the last.
+//
+//go:noescape
+func gemmTranspose6(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+
+// gemmTranspose8 is [gemmTranspose6] of 8 lanes.
+//
+//go:noescape
+func gemmTranspose8(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+
 // gemmTranspose12 is, with strides in bytes,
 //
 //	for step := range 16 * blocks {
@@ -199,6 +209,12 @@ func gemmTranspose[T float](l level, left, depth int, dst unsafe.Pointer, dstSte
 	case l == levelAVX512 && single[T]() && left >= 12 && depth >= 16:
 		gemmTranspose12(depth/16, dst, dstStep, src, srcLane)
 		return 12, depth &^ 15
+	case single[T]() && left >= 8:
+		gemmTranspose8(depth/8, dst, dstStep, src, srcLane)
+		return 8, depth &^ 7
+	case single[T]() && left == 6:
+		gemmTranspose6(depth/8, dst, dstStep, src, srcLane)
+		return 6, depth &^ 7
 	case single[T]():
 		gemmTranspose4(depth/8, dst, dstStep, src, srcLane)
 	default:

@@ -181,6 +181,110 @@ block:
 	VZEROUPPER
 	RET
 
+// NEXTROW asks for cache lines of the next lanes: four blocks fetch the 256 steps of a row.
+#define NEXTROW \
+	PREFETCHT1 (R15);    \
+	PREFETCHT1 64(R15);  \
+	PREFETCHT1 128(R15); \
+	PREFETCHT1 192(R15); \
+	LEAQ    256(R15), DX; \
+	LEAQ    -768(R15)(R8*1), R15; \
+	TESTQ   $3, BX;      \
+	CMOVQNE DX, R15;     \
+	INCQ    BX
+
+// func gemmTranspose8(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+//
+// A block is 8 lanes × 8 steps.
+TEXT ·gemmTranspose8(SB), NOSPLIT, $0-40
+	MOVQ blocks+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ dstStep+16(FP), R9
+	MOVQ src+24(FP), SI
+	MOVQ srcLane+32(FP), R8
+	LEAQ (R8)(R8*2), AX
+	LEAQ (SI)(AX*1), R10     // row 3
+	LEAQ (SI)(AX*2), R11     // row 6
+	LEAQ (R9)(R9*2), R12
+	LEAQ (SI)(R8*8), R15     // the next lanes
+	MOVQ $1, BX
+
+block:
+	NEXTROW
+	TURN(0, SI, R10, R11)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, (DI)(R9*1)
+	VMOVUPS Y2, (DI)(R9*2)
+	VMOVUPS Y3, (DI)(R12*1)
+	LEAQ (DI)(R9*4), DI
+	TURN(16, SI, R10, R11)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, (DI)(R9*1)
+	VMOVUPS Y2, (DI)(R9*2)
+	VMOVUPS Y3, (DI)(R12*1)
+	LEAQ (DI)(R9*4), DI
+	ADDQ $32, SI
+	ADDQ $32, R10
+	ADDQ $32, R11
+	DECQ CX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// STEPS6 turns four steps of six rows.
+#define STEPS6(offset) \
+	VMOVUPS      offset(SI), X0;                \
+	VMOVUPS      offset(SI)(R8*1), X1;          \
+	VMOVUPS      offset(SI)(R8*2), X2;          \
+	VMOVUPS      offset(R10), X3;               \
+	VINSERTF128  $1, offset(R10)(R8*1), Y0, Y0; \
+	VINSERTF128  $1, offset(R10)(R8*2), Y1, Y1; \
+	VUNPCKLPS    Y1, Y0, Y4;                    \
+	VUNPCKHPS    Y1, Y0, Y5;                    \
+	VUNPCKLPS    X3, X2, X6;                    \
+	VUNPCKHPS    X3, X2, X7;                    \
+	VUNPCKLPD    X6, X4, X0;                    \
+	VUNPCKHPD    X6, X4, X1;                    \
+	VUNPCKLPD    X7, X5, X2;                    \
+	VUNPCKHPD    X7, X5, X3;                    \
+	VEXTRACTF128 $1, Y4, X4;                    \
+	VEXTRACTF128 $1, Y5, X5;                    \
+	VMOVUPS      X0, (DI);                      \
+	VMOVLPS      X4, 16(DI);                    \
+	VMOVUPS      X1, (DI)(R9*1);                \
+	VMOVHPS      X4, 16(DI)(R9*1);              \
+	VMOVUPS      X2, (DI)(R9*2);                \
+	VMOVLPS      X5, 16(DI)(R9*2);              \
+	VMOVUPS      X3, (DI)(R12*1);               \
+	VMOVHPS      X5, 16(DI)(R12*1);             \
+	LEAQ         (DI)(R9*4), DI
+
+// func gemmTranspose6(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
+//
+// A block is 6 lanes × 8 steps.
+TEXT ·gemmTranspose6(SB), NOSPLIT, $0-40
+	MOVQ blocks+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ dstStep+16(FP), R9
+	MOVQ src+24(FP), SI
+	MOVQ srcLane+32(FP), R8
+	LEAQ (R8)(R8*2), AX
+	LEAQ (SI)(AX*1), R10     // row 3
+	LEAQ (R9)(R9*2), R12
+	LEAQ (SI)(AX*2), R15     // the next lanes
+	MOVQ $1, BX
+
+block:
+	NEXTROW
+	STEPS6(0)
+	STEPS6(16)
+	ADDQ $32, SI
+	ADDQ $32, R10
+	DECQ CX
+	JNZ  block
+	VZEROUPPER
+	RET
+
 // func gemmTranspose4(blocks int, dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcLane int)
 //
 // A block is 4 lanes × 8 steps.
@@ -276,8 +380,12 @@ step:
 	MOVQ R10, SI
 	MOVQ R8, DI
 	MOVQ panels+8(FP), BX
+	CMPQ AX, $24
+	JEQ  half
 	CMPQ AX, $48
 	JEQ  three
+	CMPQ AX, $64
+	JEQ  four
 	CMPQ AX, $128
 	JEQ  eight
 
@@ -306,6 +414,18 @@ whole:
 	JNZ  panel
 	JMP  next
 
+half:
+	PREFETCHT1 (SI)(R12*1)
+	MOVUPS (SI), X0
+	MOVQ   16(SI), R13
+	MOVUPS X0, (DI)
+	MOVQ   R13, 16(DI)
+	ADDQ $24, SI
+	ADDQ R9, DI
+	DECQ BX
+	JNZ  half
+	JMP  next
+
 three:
 	PREFETCHT1 (SI)(R12*1)
 	MOVUPS (SI), X0
@@ -318,6 +438,22 @@ three:
 	ADDQ R9, DI
 	DECQ BX
 	JNZ  three
+	JMP  next
+
+four:
+	PREFETCHT1 (SI)(R12*1)
+	MOVUPS (SI), X0
+	MOVUPS 16(SI), X1
+	MOVUPS 32(SI), X2
+	MOVUPS 48(SI), X3
+	MOVUPS X0, (DI)
+	MOVUPS X1, 16(DI)
+	MOVUPS X2, 32(DI)
+	MOVUPS X3, 48(DI)
+	ADDQ $64, SI
+	ADDQ R9, DI
+	DECQ BX
+	JNZ  four
 	JMP  next
 
 eight:
