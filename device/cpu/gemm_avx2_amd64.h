@@ -47,6 +47,26 @@ strip:
 	JEQ  packed
 	CMPQ R9, $SIZE
 	JEQ  placed
+
+any:
+	STEP(0, (DI), 32(DI), (R15))
+	ADDQ R9, SI
+	ADDQ R9, R10
+	STEP(0, (DI)(R11*1), 32(DI)(R11*1), (R15)(R11*1))
+	ADDQ R9, SI
+	ADDQ R9, R10
+	LEAQ (DI)(R11*2), DI
+	LEAQ (R15)(R11*2), R15
+	STEP(0, (DI), 32(DI), (R15))
+	ADDQ R9, SI
+	ADDQ R9, R10
+	STEP(0, (DI)(R11*1), 32(DI)(R11*1), (R15)(R11*1))
+	ADDQ R9, SI
+	ADDQ R9, R10
+	LEAQ (DI)(R11*2), DI
+	LEAQ (R15)(R11*2), R15
+	SUBQ $4, CX
+	JGE  any
 	JMP  last
 
 packed:
