@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/lethe-go/lethe/bench/internal/quantile"
+	"github.com/lethe-go/lethe/bench/internal/turns"
 	"github.com/lethe-go/lethe/train"
 )
 
@@ -42,15 +41,15 @@ type Row struct {
 
 // runner is a case on a disk.
 type runner struct {
-	*train.Trainer
-	row             Row
-	moves           int64 // bytes in a step, as predicted
-	seconds, waited []float64
+	*turns.Runner
+	row    Row
+	moves  int64     // bytes in a step, as predicted
+	waited []float64 // seconds of each step but the first
 }
 
 func (x experiment) measure(ctx context.Context) ([]Row, error) {
 	var rows []Row
-	reference := make([]train.StepResult, x.steps)
+	reference := make(turns.Reference, x.steps)
 	if err := x.verify(ctx, keep, disk{}); err != nil {
 		return nil, fmt.Errorf("case %s: %w", keep.name, err)
 	}
@@ -64,27 +63,19 @@ func (x experiment) measure(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// onDisk makes the steps of all cases, in turns.
-func (x experiment) onDisk(ctx context.Context, d disk, reference []train.StepResult) (rows []Row, err error) {
+func (x experiment) onDisk(ctx context.Context, d disk, reference turns.Reference) (rows []Row, err error) {
+	comparison := turns.New(reference)
+	defer func() { err = errors.Join(err, comparison.Close()) }()
 	var runners []*runner
-	defer func() {
-		for _, r := range runners {
-			err = errors.Join(err, r.Close())
-		}
-	}()
 	for _, c := range append([]experimentCase{keep}, within...) {
-		r, err := x.open(ctx, c, d)
+		r, err := x.open(ctx, c, d, comparison)
 		if err != nil {
 			return nil, fmt.Errorf("case %s: %w", c.name, err)
 		}
 		runners = append(runners, r)
 	}
-	for i := range reference {
-		for _, r := range runners {
-			if err := r.step(ctx, &reference[i]); err != nil {
-				return nil, fmt.Errorf("case %s, step %d: %w", r.row.Case, i+1, err)
-			}
-		}
+	if err := comparison.Run(ctx); err != nil {
+		return nil, err
 	}
 	base, others := runners[0], runners[1:]
 	for _, r := range others {
@@ -93,7 +84,7 @@ func (x experiment) onDisk(ctx context.Context, d disk, reference []train.StepRe
 	return rows, nil
 }
 
-func (x experiment) open(ctx context.Context, c experimentCase, d disk) (*runner, error) {
+func (x experiment) open(ctx context.Context, c experimentCase, d disk, comparison *turns.Comparison) (*runner, error) {
 	if c != keep {
 		if err := x.verify(ctx, c, d); err != nil {
 			return nil, err
@@ -103,49 +94,38 @@ func (x experiment) open(ctx context.Context, c experimentCase, d disk) (*runner
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{Trainer: t, moves: t.Memory()[0].Offloaded,
+	r := &runner{moves: t.Memory()[0].Offloaded,
 		row: Row{Disk: d.name, Bandwidth: d.bandwidth, Case: c.name, BudgetBytes: x.budget, PeakBytes: t.PredictedBytes()}}
+	r.Runner = comparison.Add(c.name, t, r.check)
 	if c != keep && r.row.PeakBytes > x.budget {
-		return nil, errors.Join(fmt.Errorf("%d bytes are held, the budget is %d: raise --budget, --batch or --tokens", r.row.PeakBytes, x.budget), t.Close())
+		return nil, fmt.Errorf("%d bytes are held, the budget is %d: raise --budget, --batch or --tokens", r.row.PeakBytes, x.budget)
 	}
 	reruns, waits := t.AddedSeconds()
 	r.row.PredictedSeconds = reruns + waits
 	return r, nil
 }
 
-// step makes one and holds it against the reference, which the first case on the first disk
-// sets.
-func (r *runner) step(ctx context.Context, reference *train.StepResult) error {
-	before, begin := r.Traffic().Machines, time.Now()
-	got, err := r.Step(ctx)
-	if err != nil {
-		return err
+// check holds what a step moved against what is predicted.
+func (r *runner) check(got train.StepResult, did train.Traffic) error {
+	m := did.Machines
+	if m.CopiedOut != r.moves || m.CopiedBack != r.moves {
+		return fmt.Errorf("%d bytes went to the disk and %d came back, %d are predicted", m.CopiedOut, m.CopiedBack, r.moves)
 	}
-	seconds, did := time.Since(begin).Seconds(), r.Traffic().Machines.Minus(before)
 	if r.Steps() > 1 {
-		r.seconds, r.waited = append(r.seconds, seconds), append(r.waited, did.ExposedCopies.Seconds())
+		r.waited = append(r.waited, m.ExposedCopies.Seconds())
 	}
-	if *reference == (train.StepResult{}) {
-		*reference = got
-	}
-	if math.Float64bits(got.Loss) != math.Float64bits(reference.Loss) || math.Float64bits(got.GradNorm) != math.Float64bits(reference.GradNorm) {
-		return fmt.Errorf("loss %v and gradient norm %v, elsewhere %v and %v", got.Loss, got.GradNorm, reference.Loss, reference.GradNorm)
-	}
-	if did.CopiedOut != r.moves || did.CopiedBack != r.moves {
-		return fmt.Errorf("%d bytes went to the disk and %d came back, %d are predicted", did.CopiedOut, did.CopiedBack, r.moves)
-	}
-	r.row.Loss, r.row.GradNorm, r.row.MovedBytes = got.Loss, got.GradNorm, did.CopiedOut
+	r.row.Loss, r.row.GradNorm, r.row.MovedBytes = got.Loss, got.GradNorm, m.CopiedOut
 	return nil
 }
 
 // finish sums up the steps.
 func (r *runner) finish(base, other *runner) Row {
-	var added, ratios []float64
-	for i, s := range r.seconds {
-		added, ratios = append(added, s-base.seconds[i]), append(ratios, s/other.seconds[i])
+	var added []float64
+	for i, s := range r.Seconds {
+		added = append(added, s-base.Seconds[i])
 	}
 	r.row.AddedSeconds, r.row.WaitedSeconds = quantile.Median(added), quantile.Median(r.waited)
-	r.row.Ratio, r.row.Low, r.row.High = quantile.Median(ratios), quantile.Of(ratios, 0.25), quantile.Of(ratios, 0.75)
+	r.row.Ratio, r.row.Low, r.row.High = r.RatioTo(other.Runner)
 	return r.row
 }
 

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/lethe-go/lethe/bench/internal/quantile"
+	"github.com/lethe-go/lethe/bench/internal/turns"
 	"github.com/lethe-go/lethe/collective"
 	"github.com/lethe-go/lethe/graph"
 	"github.com/lethe-go/lethe/train"
@@ -46,15 +45,15 @@ type Row struct {
 
 // runner is a case on a link.
 type runner struct {
-	*train.Trainer
+	*turns.Runner
 	experimentCase
-	row              Row
-	seconds, exposed []float64
+	row     Row
+	exposed []float64 // seconds of each step
 }
 
 func (x experiment) measure(ctx context.Context) ([]Row, error) {
 	var rows []Row
-	reference := make([]train.StepResult, x.steps)
+	reference := make(turns.Reference, x.steps)
 	for _, l := range x.links {
 		more, err := x.onLink(ctx, l, reference)
 		if err != nil {
@@ -65,27 +64,21 @@ func (x experiment) measure(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// onLink makes the steps of all cases, in turns.
-func (x experiment) onLink(ctx context.Context, l link, reference []train.StepResult) (rows []Row, err error) {
+func (x experiment) onLink(ctx context.Context, l link, reference turns.Reference) (rows []Row, err error) {
+	comparison := turns.New(reference)
+	defer func() { err = errors.Join(err, comparison.Close()) }()
 	var runners []*runner
-	defer func() {
-		for _, r := range runners {
-			err = errors.Join(err, r.Close())
-		}
-	}()
 	for _, c := range x.cases {
 		t, err := train.New(ctx, x.config(c), x.options(l.Link))
 		if err != nil {
 			return nil, err
 		}
-		runners = append(runners, &runner{Trainer: t, experimentCase: c, row: Row{Case: c.name, Link: l.name}})
+		r := &runner{experimentCase: c, row: Row{Case: c.name, Link: l.name}}
+		r.Runner = comparison.Add(c.name, t, r.check)
+		runners = append(runners, r)
 	}
-	for i := range reference {
-		for _, r := range runners {
-			if err := r.step(ctx, x, &reference[i]); err != nil {
-				return nil, fmt.Errorf("case %s, step %d: %w", r.name, i+1, err)
-			}
-		}
+	if err := comparison.Run(ctx); err != nil {
+		return nil, err
 	}
 	var before, after *runner
 	for _, r := range runners {
@@ -108,30 +101,14 @@ func (x experiment) onLink(ctx context.Context, l link, reference []train.StepRe
 	return rows, nil
 }
 
-// step makes one and holds it against the reference, which the first case on the first
-// link sets.
-func (r *runner) step(ctx context.Context, x experiment, reference *train.StepResult) error {
-	traffic, begin := r.Traffic(), time.Now()
-	got, err := r.Step(ctx)
-	if err != nil {
-		return err
-	}
-	if r.Steps() > 1 {
-		r.seconds = append(r.seconds, time.Since(begin).Seconds())
-	}
-	if *reference == (train.StepResult{}) {
-		*reference = got
-	}
-	if math.Float64bits(got.Loss) != math.Float64bits(reference.Loss) || math.Float64bits(got.GradNorm) != math.Float64bits(reference.GradNorm) {
-		return fmt.Errorf("loss %v and gradient norm %v, elsewhere %v and %v", got.Loss, got.GradNorm, reference.Loss, reference.GradNorm)
-	}
-	t := r.Traffic().Minus(traffic)
-	r.exposed = append(r.exposed, t.Machines.Exposed.Seconds())
+// check counts what backward exchanged again.
+func (r *runner) check(got train.StepResult, did train.Traffic) error {
+	r.exposed = append(r.exposed, did.Machines.Exposed.Seconds())
 	row := &r.row
 	row.Loss, row.GradNorm = got.Loss, got.GradNorm
-	row.RerunAllToAll = t.Collectives[graph.RerunPass][collective.KindAllToAll].Calls
-	row.BackwardAllToAll = row.RerunAllToAll + t.Collectives[graph.BackwardPass][collective.KindAllToAll].Calls
-	row.BackwardHostSyncs = t.Machines.HostSyncs[graph.RerunPass] + t.Machines.HostSyncs[graph.BackwardPass]
+	row.RerunAllToAll = did.Collectives[graph.RerunPass][collective.KindAllToAll].Calls
+	row.BackwardAllToAll = row.RerunAllToAll + did.Collectives[graph.BackwardPass][collective.KindAllToAll].Calls
+	row.BackwardHostSyncs = did.Machines.HostSyncs[graph.RerunPass] + did.Machines.HostSyncs[graph.BackwardPass]
 	if again := row.RerunAllToAll+row.BackwardHostSyncs > 0; r.repeats(again) != again {
 		return fmt.Errorf("%d all-to-alls are rerun and the host waits %d times in backward", row.RerunAllToAll, row.BackwardHostSyncs)
 	}
@@ -146,7 +123,7 @@ func against(r *runner, all []*runner, budget int64) *runner {
 	}
 	fastest = nil
 	for _, c := range all {
-		if c.within == "" && c.PredictedBytes() <= budget && (fastest == nil || quantile.Median(c.seconds) < quantile.Median(fastest.seconds)) {
+		if c.within == "" && c.PredictedBytes() <= budget && (fastest == nil || quantile.Median(c.Seconds) < quantile.Median(fastest.Seconds)) {
 			fastest = c
 		}
 	}
@@ -158,13 +135,9 @@ func against(r *runner, all []*runner, budget int64) *runner {
 
 // finish sums up the steps.
 func (r *runner) finish(ctx context.Context, x experiment, other *runner) error {
-	var ratios []float64
-	for i, s := range r.seconds {
-		ratios = append(ratios, other.seconds[i]/s)
-	}
 	r.row.Against = other.name
-	r.row.TPS = float64(x.ranks*x.tokens) / quantile.Median(r.seconds)
-	r.row.Ratio, r.row.Low, r.row.High = quantile.Median(ratios), quantile.Of(ratios, 0.25), quantile.Of(ratios, 0.75)
+	r.row.TPS = float64(x.ranks*x.tokens) / quantile.Median(r.Seconds)
+	r.row.Ratio, r.row.Low, r.row.High = other.RatioTo(r.Runner)
 	r.row.ExposedSeconds = quantile.Median(r.exposed)
 	for _, m := range r.Memory() {
 		r.row.SavedBytes += m.Saved
